@@ -21,7 +21,6 @@ L-BFGS found near the start, projected to the ball where the learner's rows are 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +32,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
+from experiments.regret import first_tools, single_label
 from jaxret.evaluation import plots
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import rule_of
@@ -67,7 +67,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     task, seeds = single_label(task_of(cfg)), range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}
     for name, world in cfg.catalogues.items():
-        some = first_tools(task, world.tools)
+        some = task if world.tools is None else first_tools(task, world.tools)
         for rounds in (bar := Progress(world.horizons, desc=name, unit="horizon")):
             part, exposures = cut(some, rounds, cfg.seed)
             length, best = len(part) * exposures, None
@@ -181,21 +181,6 @@ def ahead(task: Task, world: DictConfig, name: str, repeats: list[int]) -> dict[
         rounds = len(task) * times
         found[f"{name}/Banditron ahead/T={rounds}/bound"] = np.array([solved.value / rounds])
     return found
-
-
-def single_label(task: Task) -> Task:
-    """Keeps the queries with one right tool, which the theorems assume."""
-    kept = task.select((task.labels >= 0).sum(axis=1) == 1)
-    return replace(kept, labels=kept.labels[:, :1])
-
-
-def first_tools(task: Task, tools: int | None) -> Task:
-    """Keeps the first tools of the catalogue and their queries; all of them for None."""
-    if tools is None:
-        return task
-    kept = task.select((task.labels < tools)[:, 0])
-    require("tools", tools, "such that they have queries", lambda _: len(kept))
-    return jr.Task.from_arrays(task.theta[:tools], kept.queries, kept.labels, name=task.name)
 
 
 def cut(task: Task, rounds: int, seed: int) -> tuple[Task, int]:

@@ -90,15 +90,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def losses(histories: Sequence[theory.History], experts: Sequence[str]) -> dict[str, np.ndarray]:
-    """Sums the log losses of the mixture and of each expert over the rounds.
-
-    Args:
-      histories: of each seed.
-      experts: the names of the G experts.
-
-    Returns:
-      ``mixture/loss`` and ``EXPERT/loss``, each [S].
-    """
+    """Sums the log losses of the mixture and of each expert over the rounds, for each seed."""
     found = {"mixture/loss": np.array([history.mixed.sum() for history in histories])}
     for g, name in enumerate(experts):
         found[f"{name}/loss"] = np.array([history.losses[:, g].sum() for history in histories])

@@ -25,7 +25,8 @@ import time
 import numpy as np
 from omegaconf import DictConfig
 
-from experiments.common.config import cache_folder, plain
+from experiments.common import asking
+from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
@@ -33,7 +34,7 @@ from experiments.common.tables import results_table
 from jaxret.data.split import own_split
 from jaxret.data.templates import template
 from jaxret.evaluation import metrics
-from jaxret.llm import Chat, Endpoint, Prompt, replace_prompts
+from jaxret.llm import Prompt, replace_prompts
 from jaxret.retrieval import rankgpt
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
@@ -46,7 +47,7 @@ MEASURED = ("ndcg@{k}", "recall@{k}", "recall@1")
 @experiment("rankgpt")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Asks the model, and compares the two orders."""
-    chat, task = chat_of(cfg), sample_queries(cfg, task_of(cfg))
+    chat, task = asking.chat(cfg), sample_queries(cfg, task_of(cfg))
     assert task.dataset is not None
     assert task.texts is not None
     retriever = inner_product("first stage", task.theta)
@@ -87,7 +88,7 @@ def check(cfg: DictConfig) -> None:
     rankgpt.windows(cfg.candidates, size=cfg.size, step=cfg.step)
     template(cfg.passage)
     prompt_of(cfg)
-    chat_of(cfg)
+    asking.chat(cfg)
 
 
 @main.show
@@ -98,11 +99,6 @@ def show(cfg: DictConfig, results: Found) -> None:
     results_table(results, ["first", "rankgpt", "gain"], columns, title)
     names = [name for name in results if name.startswith("answers/") or name == "seconds"]
     print(", ".join(f"{name} {results[name]['mean']:.3f}" for name in names))
-
-
-def chat_of(cfg: DictConfig) -> Chat:
-    """Connects to the language model."""
-    return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
 def prompt_of(cfg: DictConfig) -> Prompt:

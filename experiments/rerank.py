@@ -28,16 +28,18 @@ import numpy as np
 from omegaconf import DictConfig
 
 import jaxret as jr
-from experiments.common.config import cache_folder, learner_grids, plain
+from experiments.common import asking
+from experiments.common.config import learner_grids, plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import accuracy_figure
+from experiments.common.learners import chosen
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS, config_of
 from jaxret.environments.environment import Environment, simulated_reranker
-from jaxret.llm import Chat, Endpoint, Prompt, replace_prompts
+from jaxret.llm import Chat, Prompt, replace_prompts
 from jaxret.retrieval import rankgpt, selectors
 from jaxret.types import Selector
 
@@ -60,19 +62,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
     def choose(grid):
         """Chooses a setting on the validation part, with the simulated reranker."""
-        if len(grid.settings) == 1:
-            return {"setting": grid.settings[0]}
-        swept = jr.sweep(
-            grid,
-            task,
-            part=parts.validation,
-            seeds=seeds[:1],
-            environment=simulated,
-            chunk=cfg.chunk,
-            resume=run.resume(f"{grid.name}-choice"),
-        )
-        best = swept.best(on=parts.validation, metric=f"ndcg@{cfg.k}")
-        return {"setting": best.numbers[0]}
+        stream: dict[str, Any] = {"environment": simulated, "seeds": seeds[:1], "chunk": cfg.chunk}
+        stream |= {"part": parts.validation, "resume": run.resume(f"{grid.name}-choice")}
+        best = chosen(grid, task, on=parts.validation, metric=f"ndcg@{cfg.k}", **stream)
+        return {"setting": best.settings[0]}
 
     def stream(grid, setting, name):
         """Streams the test queries with a reranker."""
@@ -133,7 +126,7 @@ def chat_of(cfg: DictConfig) -> Chat | None:
     """Connects to the language model, if one is used."""
     if "rankgpt" not in cfg.rerankers:
         return None
-    return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
+    return asking.chat(cfg)
 
 
 def prompt_of(cfg: DictConfig) -> Prompt:

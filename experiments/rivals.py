@@ -41,7 +41,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import chosen, learner_grid
 from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
-from experiments.common.tables import cell, results_table
+from experiments.common.tables import cell, markdown, results_table
 from jaxret.evaluation.compare import compare_paired, corrected, success_by_query
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
@@ -113,18 +113,18 @@ def show(cfg: DictConfig, results: Found) -> None:
     title = f"{cfg.dataset.name}, {cfg.document}, {cfg.encoder.name}: gain over {cfg.against}"
     results_table(results, names, COLUMNS, title)
     path = Path(cfg.directory) / "rivals.md"
-    path.write_text(markdown(results, names, cfg.against))
+    path.write_text(table(results, names, cfg.against))
     print(f"the table in Markdown: {path}")
 
 
-def markdown(results: Found, names: Sequence[str], base: str) -> str:
+def table(results: Found, names: Sequence[str], base: str) -> str:
     """Formats the table of a results page; differences with p >= 0.05 after Holm are marked."""
     head = ["learner", "online", "final", "held-out", f"online, less `{base}`"]
-    lines = [head, ["---"] * len(head)]
+    rows = []
     for name in names:
         shown = [cell(results[f"{name}/{key}"]) for key in ("online", "final", "heldout")]
-        lines.append([f"`{name}`", *shown, "" if name == base else _difference(results, name)])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        rows.append([f"`{name}`", *shown, "" if name == base else _difference(results, name)])
+    return markdown(head, rows) + "\n"
 
 
 def _difference(results: Found, name: str) -> str:
@@ -148,10 +148,7 @@ def against(
 ) -> dict[str, np.ndarray]:
     """Compares all learners with one: differences, intervals, and p after Holm over the table.
 
-    Args:
-      success: name of a learner -> whether each query succeeded [S, N], NaN if not streamed.
-      base: the learner that is subtracted.
-      task: task of the queries.
+    Success is NaN for queries that were not streamed.
     """
     found = corrected(
         [

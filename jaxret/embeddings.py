@@ -29,14 +29,23 @@ _FILE = "embeddings"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Embeddings:
-    """Embeddings of tools, and the map of queries that was learned with them."""
+    """Embeddings of tools, and the map of queries that was learned with them.
 
-    ids: list[str]  # I
+    Attributes:
+      ids: ids of the I tools.
+      theta: embeddings [I, d].
+      query_matrix: matrix of the map [d, d]; None: queries are not mapped.
+      query_offset: offset of the map [d]; None: no offset.
+      available: mask of the available tools [I]; None: all tools.
+      facts: learner, settings, encoder, document template, data set and version, as JSON values.
+    """
+
+    ids: list[str]
     theta: Float[np.ndarray, "I d"]
     query_matrix: Float[np.ndarray, "d d"] | None = None
     query_offset: Float[np.ndarray, " d"] | None = None
-    available: Bool[np.ndarray, " I"] | None = None  # None: every tool is available
-    facts: Mapping[str, Any] = field(default_factory=dict)  # learner, settings, encoder, document
+    available: Bool[np.ndarray, " I"] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def map_queries(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N d"]:
         """Applies the learned map of queries; without one, returns the queries.
@@ -134,12 +143,6 @@ class Embeddings:
 
 def load_embeddings(folder: str | Path) -> Embeddings:
     """Reads embeddings that `Run.save` or `Embeddings.save` wrote.
-
-    Args:
-      folder: with the files.
-
-    Returns:
-      the embeddings.
 
     Raises:
       FileNotFoundError: if the folder holds no embeddings.

@@ -7,7 +7,7 @@
 All learners, retrievers and measurements take a `Task`. Its arrays are NumPy arrays on the host;
 parts of a task share its catalogue.
 
-Letters: I items (tools), d width, N queries, L labels a query (padded with -1).
+Letters: I items (tools), d width, N queries, L labels per query (padded with -1).
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class Parts(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Training, validation and test parts of a task."""
+    """Training, validation and test parts of a task, each a task of its own."""
 
     train: "Task"
     validation: "Task"
@@ -72,21 +72,37 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Task:
-    """A catalogue and its queries, from `load_task` or `Task.from_arrays`."""
+    """A catalogue and its queries, from `load_task` or `Task.from_arrays`.
+
+    Attributes:
+      name: name of the task in tables.
+      ids: ids of the I tools.
+      theta: initial rows Theta_1 [I, d].
+      queries: embeddings of the queries [N, d].
+      labels: positions in ``ids`` of the right tools of each query [N, L], padded with -1.
+      groups: number of the question of each query [N]; splits keep questions together.
+      query_ids: ids of the N queries.
+      available: mask of the tools that can be shown [I]; None: all tools.
+      documents: the I documents, as encoded; None: the task has only vectors.
+      texts: the N queries, as encoded; None: the task has only vectors.
+      encoder: encoder of the vectors; None: vectors were given.
+      document: name of the template of the documents; None: no template.
+      dataset: source of the task; None: the task was made from arrays.
+    """
 
     name: str
-    ids: tuple[str, ...]  # I
-    theta: Float[np.ndarray, "I d"]  # Theta_1, the initial rows
+    ids: tuple[str, ...]
+    theta: Float[np.ndarray, "I d"]
     queries: Float[np.ndarray, "N d"]
-    labels: Int[np.ndarray, "N L"]  # positions in ids, -1 pads
-    groups: Int[np.ndarray, " N"]  # equal for queries of one question
-    query_ids: tuple[str, ...]  # N
-    available: Bool[np.ndarray, " I"] | None = None  # None: every tool is available
-    documents: tuple[str, ...] | None = None  # I, as encoded
-    texts: tuple[str, ...] | None = None  # N, as encoded
-    encoder: Encoder | None = None  # the encoder of the vectors
-    document: str | None = None  # the template of the documents; None: no template
-    dataset: Dataset | None = field(default=None)  # the source; None: made from arrays
+    labels: Int[np.ndarray, "N L"]
+    groups: Int[np.ndarray, " N"]
+    query_ids: tuple[str, ...]
+    available: Bool[np.ndarray, " I"] | None = None
+    documents: tuple[str, ...] | None = None
+    texts: tuple[str, ...] | None = None
+    encoder: Encoder | None = None
+    document: str | None = None
+    dataset: Dataset | None = field(default=None)
 
     @classmethod
     def from_arrays(
@@ -249,10 +265,11 @@ class Task:
         """Returns the queries in the form that a retriever or reranker reads.
 
         Args:
-          model: with ``reads = "vectors"`` where it reads vectors although there are texts.
+          model: retriever or reranker; its attribute ``reads`` is "vectors" if it reads vectors
+            even when there are texts.
 
         Returns:
-          the N texts; the vectors [N, d] where there are no texts or the model reads vectors.
+          the N texts; the vectors [N, d] if there are no texts or the model reads vectors.
         """
         if self.texts is None or getattr(model, "reads", "texts") == "vectors":
             return self.queries

@@ -1,7 +1,7 @@
 """The data types of jaxret, and the letters of array shapes.
 
     I  items in the catalogue      d  embedding width         k  items shown in a round
-    T  rounds, t a round           N  different queries       L  labels a query, padded with -1
+    T  rounds, t a round           N  different queries       L  labels per query, padded with -1
     S  seeds                       B  rounds in a block       n  devices
 
 All types are NamedTuples of arrays, which pass through jit, vmap, scan, shard_map and orbax
@@ -18,58 +18,90 @@ PRNGKey: TypeAlias = Key[Array, ""]
 
 
 class Catalogue(NamedTuple):
-    """Item embeddings, and the mask of available rows."""
+    """Item embeddings, and the mask of available rows.
 
-    theta: Float[Array, "I d"]  # Theta_1: rows of absent or padding items are ignored
+    Attributes:
+      theta: initial rows Theta_1 [I, d]; rows of absent or padding items are ignored.
+      available: mask of the rows that can be shown [I].
+    """
+
+    theta: Float[Array, "I d"]
     available: Bool[Array, "I"]
 
 
 class State(NamedTuple):
-    """The state of a learner between rounds."""
+    """The state of a learner between rounds.
+
+    Attributes:
+      theta: item embeddings [I, d].
+      available: mask of the items that can be shown [I].
+      t: number of rounds so far [].
+      extra: further state, such as a query map, moments or a replay buffer; () if there is none.
+    """
 
     theta: Float[Array, "I d"]
     available: Bool[Array, " I"]
-    t: Int[Array, ""]  # rounds so far
-    extra: Any = ()  # further state: a query map, moments, a replay buffer
+    t: Int[Array, ""]
+    extra: Any = ()
 
 
 class Stream(NamedTuple):
     """The queries of a run, in the order in which they arrive.
 
-    ``order`` holds positions of queries, so repeated queries and several seeds need no copies:
-    seeds differ only in ``order [T]``.
+    Repeated queries and several seeds need no copies: seeds differ only in ``order``.
+
+    Attributes:
+      queries: embeddings of the different queries [N, d].
+      labels: positions of the right items of each query [N, L], padded with -1.
+      order: position of the query of each round [T].
     """
 
     queries: Float[Array, "N d"]
-    labels: Int[Array, "N L"]  # -1 pads
+    labels: Int[Array, "N L"]
     order: Int[Array, " T"]
 
 
 class Slate(NamedTuple):
-    """The k distinct items that a policy shows, best first if ranked."""
+    """The k distinct items that a policy shows.
+
+    Attributes:
+      items: positions of the items in the catalogue [k], best first if they are ranked.
+      propensity: probability with which each item was shown [k].
+    """
 
     items: Int[Array, " k"]
-    propensity: Float[Array, " k"]  # probability with which each was shown
+    propensity: Float[Array, " k"]
 
 
 class Choice(NamedTuple):
-    """The item of the slate that was used, and the probability that it was chosen."""
+    """The item of the slate that was used.
+
+    Attributes:
+      item: position of the item in the catalogue [].
+      propensity: probability pi with which the item was shown [], which may differ from the model's
+        p.
+    """
 
     item: Int[Array, ""]
-    propensity: Float[Array, ""]  # pi, which may differ from the model's p
+    propensity: Float[Array, ""]
 
 
 class Feedback(NamedTuple):
     """The feedback for a choice, from which a learner learns.
 
-    A reward is in [0, 1], a bit or a degree of success. Missing feedback is not a failure: if
-    ``observed`` is False, only ``t`` changes. If every item of a slate was tried, the
-    fields of the `Choice` and ``reward`` are [k].
+    If every item of a slate was tried, ``reward`` and the fields of the `Choice` are [k].
+
+    Attributes:
+      reward: reward y in [0, 1], a bit or a degree of success [], after any label noise.
+      observed: whether the feedback arrived []. Missing feedback is not a failure: if False, only
+        the learner's ``t`` changes.
+      labels: positions of the right items [L], padded with -1; None unless the learner is an
+        oracle.
     """
 
-    reward: Float[Array, ""]  # y, after any label noise of the environment
+    reward: Float[Array, ""]
     observed: Bool[Array, ""] | bool = True
-    labels: Int[Array, " L"] | None = None  # the right items, -1 pads; only for oracles
+    labels: Int[Array, " L"] | None = None
 
 
 class Trace(NamedTuple):
@@ -77,17 +109,28 @@ class Trace(NamedTuple):
 
     Probabilities are the model's, before the round's update, and NaN for a learner without softmax.
     Sum over rounds on the host, in float64.
+
+    Attributes:
+      item: position of the item that was used.
+      propensity: probability with which the item was shown.
+      reward: reward given to the learner, in this round or later; NaN if it was never observed.
+      success: 1 if the item is one of the labels, else 0.
+      p_success: sum of p over the labels.
+      loss: cross-entropy in nats, averaged over the labels that are available.
+      inverse_p: sum_i 1 / p_i, which Theorem B.2 needs.
+      logit_label: theta_label . q / tau, averaged over the labels.
+      logit_sum: sum_i theta_i . q / tau, over the available items.
     """
 
     item: Int[Array, " T"]
     propensity: Float[Array, " T"]
-    reward: Float[Array, " T"]  # as given to the learner, perhaps later; NaN: unobserved
+    reward: Float[Array, " T"]
     success: Float[Array, " T"]
-    p_success: Float[Array, " T"]  # sum of p over the labels
-    loss: Float[Array, " T"]  # cross-entropy, averaged over the labels that are available
-    inverse_p: Float[Array, " T"]  # sum_i 1 / p_i, which Theorem B.2 needs
-    logit_label: Float[Array, " T"]  # theta_label . q / tau, averaged over the labels
-    logit_sum: Float[Array, " T"]  # sum_i theta_i . q / tau, over the available items
+    p_success: Float[Array, " T"]
+    loss: Float[Array, " T"]
+    inverse_p: Float[Array, " T"]
+    logit_label: Float[Array, " T"]
+    logit_sum: Float[Array, " T"]
 
 
 class Selector(Protocol):

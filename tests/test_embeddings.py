@@ -103,7 +103,7 @@ def test_a_mesh_leaves_no_padding(small, tmp_path):
     assert jr.load_embeddings(tmp_path).available is None
 
 
-def test_what_is_damaged_or_does_not_fit_is_named(task, tmp_path):
+def test_damaged_files_and_arrays_of_another_shape_are_named(task, tmp_path):
     with pytest.raises(
         FileNotFoundError, match=r"holds no embeddings.json: write it with run.save"
     ):

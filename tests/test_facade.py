@@ -143,6 +143,6 @@ def test_a_users_mistakes_are_noticed_by_the_types(tmp_path):
 
 
 @pytest.mark.skipif(not TEN_LINES.is_file(), reason=f"no {TEN_LINES}")
-def test_the_first_quarter_of_an_hour_is_typed():
+def test_the_ten_line_script_type_checks():
     done = checked(TEN_LINES)
     assert done.returncode == 0, done.stdout

@@ -56,7 +56,7 @@ def test_the_checksum_is_that_of_all_lines_so_far(tmp_path):
         assert int(checksum, 16) == binascii.crc32(bodies)
 
 
-def test_a_torn_last_line_is_dropped_and_the_log_goes_on(tmp_path):
+def test_a_truncated_last_line_is_dropped_and_the_log_continues(tmp_path):
     whole = written(tmp_path / "whole.jsonl", 4).read_bytes()
     last = whole.rindex(b"\n", 0, -1) + 1  # start of the last line
     assert last > 300
@@ -110,7 +110,7 @@ def test_a_log_has_one_writer_and_one_owner(tmp_path):
         LogWriter(path, {"learner": "orag"})
 
 
-def test_what_is_unknown_is_named_with_its_line(tmp_path):
+def test_unknown_tools_and_queries_are_named_with_their_line(tmp_path):
     path = written(tmp_path / "log.jsonl", 3)
     with pytest.raises(ValueError, match=r"log.jsonl, line 3: the catalogue has no tool 'maps'"):
         jr.load_log(path, IDS[:2])

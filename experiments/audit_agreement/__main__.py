@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Bool
 from omegaconf import DictConfig
 
-from experiments.common.config import cache_folder, plain
+from experiments.common import asking
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
@@ -34,7 +34,7 @@ from jaxret import data
 from jaxret.data.dataset import Document
 from jaxret.documents import audit, original
 from jaxret.evaluation import statistics
-from jaxret.llm import Chat, Endpoint, Messages, load_prompt
+from jaxret.llm import Chat, Messages, load_prompt
 from jaxret.runtime.files import json_lines
 from jaxret.runtime.validate import require
 
@@ -53,7 +53,7 @@ FIELDS = ("dataset", "id", "expanded", *CRITERIA)
 @experiment("audit_agreement")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Asks the judges and compares their verdicts with the reader's."""
-    chat = chat_of(cfg)
+    chat = asking.chat(cfg)
     rows = list(json_lines(path(cfg), holds="one verdict a line", fields=FIELDS))
     documents = documents_of(Path(cfg.folder), rows)
     results: dict[str, np.ndarray] = {}
@@ -77,7 +77,7 @@ def check(cfg: DictConfig) -> None:
     if cfg.folder is None:
         raise ValueError("folder is null: give the folder of the data sets, as ../shared/data")
     require("bootstrap", cfg.bootstrap, ">= 1", lambda x: x >= 1)
-    chat_of(cfg)
+    asking.chat(cfg)
 
 
 @main.show
@@ -86,11 +86,6 @@ def show(cfg: DictConfig, results: Found) -> None:
     rows = [f"{judge}/{name}" for name in CRITERIA for judge in ("reader", *JUDGES)]
     columns = ("yes", "agreement", "kappa", "low", "high", "area_under_roc")
     results_table(results, rows, columns, "documents judged by eye, by rules, by a model")
-
-
-def chat_of(cfg: DictConfig) -> Chat:
-    """Connects to the language model."""
-    return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
 
 
 def path(cfg: DictConfig) -> Path:
@@ -138,13 +133,7 @@ def judge_probabilities(
 
 
 def question(document: Document, criterion: str, *, expanded: bool) -> Messages:
-    """Builds the question whether a document meets a criterion, answered by one of `WORDS`.
-
-    Args:
-      document: a dict or a string.
-      criterion: one of `CRITERIA`.
-      expanded: whether to show the tool profile, where the document has one.
-    """
+    """Builds the question whether a document meets a criterion, answered by one of `WORDS`."""
     text = as_json(document, expanded=expanded)
     return PROMPT.messages(document=text, criterion=CRITERIA[criterion])
 

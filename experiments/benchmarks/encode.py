@@ -17,8 +17,6 @@ turn, after one round that is not counted. Tokenising is not timed.
     encoder/<form>_texts_a_second
     encoder/<form>_share_of_rate    operations of the real tokens per second / the rate of a large
                                     matrix product, measured in the same turn
-    encoder/<form>_cpu_share_of_rate    the same ratio in CPU time in place of wall time, for
-                                    machines whose cores do other work
     encoder/<form>_padding          share of the tokens that are padding
 
 The limit of every ratio is 1 / PyTorch's share: all forms spend most of their time in the same
@@ -27,38 +25,31 @@ products. Expect 1.35 for jax and 1.42 for jax_fine over torch, 1.22 and 1.29 ov
 """
 
 from collections.abc import Callable
-from time import perf_counter, process_time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from experiments.benchmarks import machine
-from experiments.benchmarks.timing import quartiles, reading
+from experiments.benchmarks.timing import Form, in_turn, quartiles, reading
 from jaxret.data import deskbank
 from jaxret.data.templates import full
 from jaxret.encoders import TextEncoder, forward, load_encoder
 from jaxret.encoders.padding import FINE, batches
 from jaxret.nn.bert import BertConfig
 
+EACH = 160  # number of documents, and of queries
 
-def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
+
+def measure(repeats: int = 5) -> dict[str, np.ndarray]:
     """Times all forms; needs torch.
-
-    Args:
-      n_texts: how many texts, at most 336 (DeskBank has 168 documents).
-      repeats: counted rounds.
-
-    Returns:
-      the keys of the module's docstring, each [repeats].
 
     Raises:
       AssertionError: if the vectors of two forms differ by 1e-5.
-      ValueError: for a number of texts that DeskBank does not have.
     """
     machine.pin_torch()
     encoder = load_encoder("minilm")
-    tokens = [text.ids for text in encoder.tokenizer.encode_batch(_texts(n_texts))]
+    tokens = [text.ids for text in encoder.tokenizer.encode_batch(_texts())]
     work = {
         "jax": list(batches(tokens, batch_tokens=512)),
         "jax_fine": list(batches(tokens, batch_tokens=512, lengths=FINE)),
@@ -66,19 +57,15 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
     work["torch"] = work["jax"]
     work["torch_tight"] = [_cut(*batch) for batch in work["jax"]]
     forms = {name: (_torch if "torch" in name else _jax)(encoder, work[name]) for name in work}
-    vectors = {name: form() for name, form in forms.items()}  # warm-up, not counted
+    vectors = {name: form() for name, form in forms.items()}
     for name, batched in work.items():
         order = np.argsort(np.concatenate([rows for rows, _, _ in batched]))
         vectors[name] = vectors[name][order]
         if (gap := np.abs(vectors[name] - vectors["jax"]).max()) > 1e-5:
             raise AssertionError(f"{name} differs from jax by {gap:.1e}: no comparison of times")
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ("rate", *forms)}
-    for _ in range(repeats):
-        for name, form in {"rate": _product, **forms}.items():
-            begin = perf_counter(), process_time()
-            form()
-            times[name].append((perf_counter() - begin[0], process_time() - begin[1]))
-    wall, cpu = ({name: np.array(pairs)[:, i] for name, pairs in times.items()} for i in (0, 1))
+    wall = in_turn(
+        {name: Form(form) for name, form in {"rate": _product, **forms}.items()}, repeats
+    )
     config = encoder.backbone.config
     assert isinstance(config, BertConfig)  # MiniLM is a BERT
     needed = reading(config, [len(text) for text in tokens]).operations / _PRODUCT
@@ -90,20 +77,14 @@ def measure(*, n_texts: int = 320, repeats: int = 5) -> dict[str, np.ndarray]:
     for name, batched in work.items():
         found[f"encoder/{name}_texts_a_second"] = len(tokens) / wall[name]
         found[f"encoder/{name}_share_of_rate"] = needed * wall["rate"] / wall[name]
-        found[f"encoder/{name}_cpu_share_of_rate"] = needed * cpu["rate"] / cpu[name]
         found[f"encoder/{name}_padding"] = [1 - real / sum(ids.size for _, ids, _ in batched)]
     return {name: np.array(values) for name, values in found.items()}
 
 
-def _texts(count: int) -> list[str]:
-    dataset, half = deskbank.load(), count // 2
-    if not 0 < half <= len(dataset.documents):
-        raise ValueError(f"n_texts must lie in [2, {2 * len(dataset.documents)}], got {count}")
-    spread = len(dataset.queries) // half
-    return [
-        *(full(document) for document in dataset.documents[:half]),
-        *dataset.queries[::spread][:half],
-    ]
+def _texts() -> list[str]:
+    dataset = deskbank.load()
+    spread = len(dataset.queries) // EACH
+    return [*map(full, dataset.documents[:EACH]), *dataset.queries[::spread][:EACH]]
 
 
 _PRODUCT = 20 * 2 * 1024**3  # operations of `_product`

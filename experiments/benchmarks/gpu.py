@@ -20,7 +20,6 @@ Writes DIR/gpu.json after every measurement, and draws DIR/gpu.png after every p
     grid/<form>                             milliseconds per call
     encoders/<network>/<form>               microseconds per text; jax takes arrays of the host, as
                                             the library does, the other forms those of the device
-    encoders/<network>/<form>/rate          texts per second, and share of limits/bfloat16
     training/mlc/<form>/<precision>         milliseconds per step; weights are float32
 
 Forms are timed in turn on the host's clock, each call until its result is ready. A form that fails,
@@ -42,7 +41,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from experiments.benchmarks import machine, rounds, timing
 from experiments.benchmarks.record import Build, Record
@@ -54,12 +52,10 @@ from jaxret.nn import bert
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.classifier import classifier
 from jaxret.nn.layers import Compute
-from jaxret.training import loop
 
 PRECISIONS = {"float32": "F32_F32_F32", "tf32": "TF32_TF32_F32"}  # of matrix products in JAX
 COLOURS = {"float32": "tab:blue", "tf32": "tab:green"}
 PARITY = 1e-4  # largest difference of two encoders' unit vectors in float32
-RATE, DECAY = 1e-4, 0.01  # settings of AdamW
 #: Share of the remaining time that each part may use.
 SHARES = {"limits": 0.1, "simulation": 0.5, "grid": 0.4, "encoders": 0.6, "training": 0.9}
 
@@ -146,7 +142,6 @@ def encoders(settings: Settings, record: Record) -> None:
     """Times every BERT; one whose vectors differ from PyTorch's is missing."""
     rng = np.random.default_rng(0)
     lengths = rng.choice(settings.lengths, settings.texts) - rng.integers(0, 6, settings.texts)
-    peak = record.kept["results"].get("limits/bfloat16")
     for network in settings.berts:
         tokens = [rng.integers(1, network[-1], length).tolist() for length in lengths]
         work = list(batches(tokens, settings.batch_tokens))
@@ -156,13 +151,6 @@ def encoders(settings: Settings, record: Record) -> None:
             continue
         builds = {name: partial(Form, call, rounds=len(tokens)) for name, call in calls.items()}
         record.compare(group, builds, 1e6, settings.repeats)
-        operations = timing.reading(bert.BertConfig.from_json(config), lengths).operations
-        for name in calls:
-            if found := record.kept["results"].get(f"{group}/{name}"):
-                rate = 1e6 / found["median"]
-                share = rate * operations / len(tokens) / peak if peak else None
-                rates = {"texts_per_second": rate, "share": share}
-                record.keep("results", f"{group}/{name}/rate", rates)
 
 
 def training(settings: Settings, record: Record) -> None:
@@ -182,16 +170,7 @@ def training(settings: Settings, record: Record) -> None:
     batch = jax.tree.map(jnp.asarray, recipes["float32"].batches(0))
 
     def jax_step(dtype):
-        optimizer = optax.adamw(RATE, weight_decay=DECAY)
-        step = jax.jit(loop.train_step(recipes[dtype].loss, optimizer), donate_argnums=0)
-        state = loop.start(params, optimizer, jax.random.key(0))
-
-        def call():
-            nonlocal state
-            state, _ = jax.block_until_ready(step(state, batch))
-            return state
-
-        return Form(call)
+        return Form(timing.Training(recipes[dtype].loss, params, batch))
 
     dtypes = {precision: "float32", "bfloat16": "bfloat16"}
     builds: dict[str, Build] = {
@@ -207,7 +186,7 @@ def training(settings: Settings, record: Record) -> None:
         def twin(dtype, compiled=False):
             more = {"compiled": compiled, "bfloat16": dtype == "bfloat16"}
             one = copy.deepcopy(model)
-            return torch_twin.Twin(one, params, batch, rate=RATE, decay=DECAY, **more)
+            return torch_twin.Twin(one, params, batch, rate=timing.RATE, decay=timing.DECAY, **more)
 
         def torch_step(*kind):
             return Form(twin(*kind).training)
@@ -215,7 +194,9 @@ def training(settings: Settings, record: Record) -> None:
         def check():
             with jax.default_matmul_precision("float32"), torch_twin.tf32(False):
                 logits = np.asarray(jax.jit(exact.apply)(params, batch["ids"], batch["mask"]))
-                start, stepped = params["backbone"], jax_step("float32").call().params["backbone"]
+                step = timing.Training(recipes["float32"].loss, params, batch)
+                step()
+                start, stepped = params["backbone"], step.state.params["backbone"]
                 return twin("float32").check(_backbone(config), logits, start, stepped)
 
         if not record.attempt("training/mlc/check", check):

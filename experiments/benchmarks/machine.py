@@ -47,13 +47,7 @@ class Machine(NamedTuple):
 
 
 def measured(repeats: int = 7, copied: int = 2**25, side: int = 1024) -> Machine:
-    """Describes and measures this machine.
-
-    Args:
-      repeats: number of repetitions of each measurement, whose median counts.
-      copied: float32 numbers in the copy.
-      side: rows of the two matrices that are multiplied.
-    """
+    """Describes and measures this machine."""
     return Machine(
         processor=_processor(),
         cores=cores(),
@@ -65,13 +59,9 @@ def measured(repeats: int = 7, copied: int = 2**25, side: int = 1024) -> Machine
 
 
 def copying(numbers: int, repeats: int) -> float:
-    """Measures the bandwidth of a copy, in bytes per second read and written.
+    """Measures the bandwidth of a copy of float32 numbers, in bytes per second read and written.
 
     The target is the same array each time: fresh pages would cost more than the copy.
-
-    Args:
-      numbers: float32 numbers that are copied.
-      repeats: whose median counts.
     """
     source, target = jnp.ones(numbers, jnp.float32), jnp.zeros(numbers, jnp.float32)
     copy = jax.jit(lambda source, _: source + 1.0, donate_argnums=1, keep_unused=True)
@@ -85,12 +75,9 @@ def copying(numbers: int, repeats: int) -> float:
 
 
 def multiplying(side: int, repeats: int, dtype: DTypeLike = jnp.float32) -> float:
-    """Measures the rate of a product of two random matrices, in operations per second.
+    """Measures the rate of a product of two square matrices, in operations per second.
 
-    Args:
-      side: side of the square matrices.
-      repeats: whose median counts.
-      dtype: type of the matrices; the product is float32.
+    The matrices are random and of any type, their product is float32.
     """
     a, b = jax.random.normal(jax.random.key(0), (2, side, side)).astype(dtype)
     product = jax.jit(partial(jnp.matmul, preferred_element_type=jnp.float32))
@@ -100,9 +87,7 @@ def multiplying(side: int, repeats: int, dtype: DTypeLike = jnp.float32) -> floa
 def in_place(size: float, repeats: int = 7) -> float:
     """Measures the bandwidth of passes that update float32 numbers in place, in bytes per second.
 
-    Args:
-      size: size of the array, in bytes; a small one stays in a cache.
-      repeats: whose median counts.
+    ``size`` is that of the array in bytes; a small one stays in a cache.
     """
     x = jnp.ones(int(size) // 4, jnp.float32)
     passes = int(np.clip(PASSED // x.nbytes, 1, 1000))
@@ -117,11 +102,7 @@ def in_place(size: float, repeats: int = 7) -> float:
 
 
 def pin_torch() -> bool:
-    """Gives PyTorch as many threads as XLA has.
-
-    Returns:
-      whether PyTorch is installed.
-    """
+    """Gives PyTorch as many threads as XLA has; returns whether PyTorch is installed."""
     try:
         import torch
     except ImportError:

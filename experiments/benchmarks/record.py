@@ -73,11 +73,7 @@ class Record:
     def compare(self, group: str, builds: Mapping[str, Build], scale: float, repeats: int) -> None:
         """Builds forms and times in turn those that work; each is called twice before it counts.
 
-        Args:
-          group: first part of the keys.
-          builds: name -> a function that returns the form.
-          scale: units per second.
-          repeats: counted calls of each form.
+        ``scale`` is the number of units of time in a second.
         """
         ready: dict[str, Form] = {}
 

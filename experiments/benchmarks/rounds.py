@@ -55,11 +55,7 @@ def random_problem(items: int, width: int, rounds: int, seed: int = 0) -> Proble
     The cosine of a query with its tool is 1.2 times the largest cosine expected among the other
     tools, so the learner succeeds in a good part of the rounds.
 
-    Args:
-      items: I.
-      width: d.
-      rounds: T; the stream repeats its first `QUERIES` queries.
-      seed: seed of the draws.
+    The stream repeats its first `QUERIES` queries.
     """
     n = min(rounds, QUERIES)
     theta, queries, labels = _draw(items, width, n, jax.random.key(seed))
@@ -68,16 +64,7 @@ def random_problem(items: int, width: int, rounds: int, seed: int = 0) -> Proble
 
 
 def unit_rows(rows: int, width: int, seed: int = 0) -> Float[np.ndarray, "rows d"]:
-    """Draws unit vectors on the host, a few thousand at a time to keep the peak memory low.
-
-    Args:
-      rows: how many.
-      width: d.
-      seed: seed of the draws.
-
-    Returns:
-      the vectors [rows, d], float32.
-    """
+    """Draws unit vectors on the host, a few thousand at a time to keep the peak memory low."""
     rng, drawn = np.random.default_rng(seed), np.empty((rows, width), np.float32)
     for first in range(0, rows, ROWS):
         part = drawn[first : first + ROWS]
@@ -143,12 +130,7 @@ def products(problem: Problem) -> Form:
 
 
 def grid(problem: Problem, steps: int, seeds: int) -> dict[str, Form]:
-    """Returns a grid of blocked runs as one program, and the same runs one after another.
-
-    Args:
-      problem: shared by all runs.
-      steps: how many learning rates.
-      seeds: how many keys per learning rate.
+    """Returns a grid of blocked runs, steps x seeds, as one program and one after another.
 
     Returns:
       ``one_program``, ``runs`` (each through the same compiled single run), and ``one_run``.

@@ -1,7 +1,7 @@
 """How fast is the blocked simulation, against the scan, its matrix products and PyTorch?
 
     uv run python -m experiments.benchmarks.simulate again=true
-    uv run python -m experiments.benchmarks.simulate sizes=[3000x384] with_encoder=false
+    uv run python -m experiments.benchmarks.simulate sizes=[3000x384]
 
 Times ORAG's Algorithm 1 on random unit vectors (`experiments.benchmarks.rounds`), all forms in one
 process, in turn; XLA and PyTorch have one thread per core. Prints the machine with its caches,
@@ -17,9 +17,8 @@ Keys of results.json (one value per repeat; speed-ups are larger where blocked i
     <I>x<d>/blocked_over_floor       time of the blocked form / time of its two matrix products
     <I>x<d>/blocked_over_torch       time of the same rounds in PyTorch, in place / blocked
     grid/one_program_over_runs       64 runs one after another / one program over the grid
-    encoder/jax_over_torch           time of HuggingFace PyTorch / time of jaxret.encoders
 
-PyTorch and the encoder are left out where torch is not installed.
+PyTorch is left out where torch is not installed.
 
 2 cores: 7 min with torch. Expect at 43215x1536: 9 to 12 over the scan, 1.2 to 1.4 over the floor,
 14 to 24 over PyTorch.
@@ -65,10 +64,6 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     results |= timed("grid", {name: grid[name] for name in ("one_program", "runs")}, **sizes)
     runs = results["grid/runs/microseconds"]
     results["grid/one_program_over_runs"] = runs / results["grid/one_program/microseconds"]
-    if torch and cfg.with_encoder:
-        from experiments.benchmarks import encode
-
-        results |= encode.measure(repeats=cfg.repeats)
     return results
 
 

@@ -87,16 +87,9 @@ def parsed(size: str) -> tuple[int, int]:
 
 
 def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, list[float]]:
-    """Measures one size in this process.
+    """Measures ``microseconds`` and ``peak_over_theta`` of one size in this process.
 
-    Args:
-      items: I.
-      width: d.
-      floats: numbers of Theta that a timed run may read; sets its rounds, 128 to 2,048.
-      repeats: timed runs.
-
-    Returns:
-      ``microseconds`` and ``peak_over_theta``.
+    A timed run may read ``floats`` numbers of Theta, which sets its rounds, 128 to 2,048.
     """
     import jaxret as jr
     from jaxret.simulation.engine import Simulation
@@ -124,14 +117,7 @@ def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, li
 
 
 def figure(items: np.ndarray, times: np.ndarray, large: np.ndarray, slope: float) -> Figure:
-    """Draws time against items on logarithmic axes, and the slope as a line.
-
-    Args:
-      items: items of every size [n].
-      times: microseconds per round [n].
-      large: which sizes the slope was fitted to [n].
-      slope: slope of log time over log items.
-    """
+    """Draws time against items on logarithmic axes, and the slope fitted to large sizes."""
     drawn, ax = plots.new_figure("items", "microseconds a round")
     ax.set_xscale("log")
     ax.set_yscale("log")

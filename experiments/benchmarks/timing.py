@@ -35,16 +35,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Float
+import optax
+from jaxtyping import Array, Float
 
 from experiments.common.tables import print_table
 from jaxret.learners.rank_one import TILE
 from jaxret.nn.bert import BertConfig
 from jaxret.simulation.blocked.simulate import BLOCK
+from jaxret.training import loop
+from jaxret.types import Params
 
 LIMITS = ("memory", "arithmetic")
 UNITS = {"microseconds": 1e6, "milliseconds": 1e3}
+RATE, DECAY = 1e-4, 0.01  # learning rate and weight decay of AdamW
 FEWEST = 3  # minimum repeats of `in_turn`, even if the time is over
 
 
@@ -55,12 +60,7 @@ class Work(NamedTuple):
     operations: float  # a multiply-add counts as two
 
     def seconds(self, bandwidth: float, rate: float) -> dict[str, float]:
-        """Returns the least time by each of `LIMITS`.
-
-        Args:
-          bandwidth: bytes per second.
-          rate: operations per second.
-        """
+        """Returns the least time by each of `LIMITS`, for bytes and operations per second."""
         return dict(zip(LIMITS, (self.bytes / bandwidth, self.operations / rate), strict=True))
 
 
@@ -72,13 +72,23 @@ class Form(NamedTuple):
     rounds: int = 1  # per call
 
 
+class Training:
+    """Takes compiled steps of AdamW on one batch; the old state is donated."""
+
+    def __init__(self, loss: loop.Loss, params: Params, batch: Mapping[str, Array]):
+        optimizer = optax.adamw(RATE, weight_decay=DECAY)
+        self.step = jax.jit(loop.train_step(loss, optimizer), donate_argnums=0)
+        self.state = loop.start(params, optimizer, jax.random.key(0))
+        self.batch = batch
+
+    def __call__(self) -> None:
+        self.state, _ = jax.block_until_ready(self.step(self.state, self.batch))
+
+
 def simulation(form: str, items: int, width: int) -> Work:
     """Returns the work of one round of a form of `experiments.benchmarks.rounds`.
 
-    Args:
-      form: ``scan``, ``torch`` or ``floor``; every other name is a blocked form.
-      items: I.
-      width: d.
+    A form that is not called ``scan``, ``torch`` or ``floor`` is a blocked one.
     """
     theta = items * width
     if form in ("scan", "torch"):
@@ -88,12 +98,9 @@ def simulation(form: str, items: int, width: int) -> Work:
 
 
 def reading(config: BertConfig, lengths: Sequence[int], batches: int = 1) -> Work:
-    """Returns the work of a forward pass.
+    """Returns the work of a forward pass, which reads the weights once for each batch.
 
-    Args:
-      config: configuration of the network.
-      lengths: tokens of each text, padding included where it is computed.
-      batches: how often the weights are read.
+    ``lengths`` are the tokens of each text, padding included where it is computed.
     """
     n, weights = np.asarray(lengths, np.float64), _weights(config)
     per_layer = float((weights * n + 2 * config.hidden * n**2).sum())
@@ -101,13 +108,7 @@ def reading(config: BertConfig, lengths: Sequence[int], batches: int = 1) -> Wor
 
 
 def step(config: BertConfig, lengths: Sequence[int], parameters: int) -> Work:
-    """Returns the work of a training step on one batch of texts.
-
-    Args:
-      config: configuration of the network.
-      lengths: tokens of each text, padding included.
-      parameters: how many numbers AdamW updates.
-    """
+    """Returns the work of a training step; ``lengths`` are tokens of each text with padding."""
     return Work(4.0 * 8 * parameters, 3 * reading(config, lengths).operations)
 
 
@@ -169,13 +170,7 @@ def quartiles(values: Sequence[float] | Float[np.ndarray, " n"]) -> str:
 
 
 def show(results: Mapping[str, Mapping[str, Any]], unit: str, title: str) -> None:
-    """Prints one line per form, then one per number that belongs to no single form.
-
-    Args:
-      results: as `jaxret.runtime.tracking.read_results` returns them, with keys of `timed`.
-      unit: unit of the times, one of `UNITS`.
-      title: above the table.
-    """
+    """Prints one line per form of `timed`, then one per number that belongs to no single form."""
     last = f"/over_{LIMITS[0]}"
     forms = [name.removesuffix(last) for name in results if name.endswith(last)]
     rows = {}

@@ -149,12 +149,7 @@ class Twin:
 
 
 def read_bert(directory: Path, layers: int) -> BertModel:
-    """Reads the first blocks of a checkpoint; `Twin.check` notices any other missing weight.
-
-    Args:
-      directory: with ``config.json`` and ``model.safetensors``.
-      layers: how many blocks.
-    """
+    """Reads the first blocks of a checkpoint; `Twin.check` notices any other missing weight."""
     config = BertConfig.from_pretrained(directory, num_hidden_layers=layers)
     bert = BertModel(config, add_pooling_layer=False)
     bert.load_state_dict(load_file(directory / "model.safetensors"), strict=False)
@@ -162,11 +157,7 @@ def read_bert(directory: Path, layers: int) -> BertModel:
 
 
 def random_bert(config: Mapping[str, Any]) -> BertModel:
-    """Draws a BERT in float32 on `device`, whose attention is PyTorch's fused one (SDPA).
-
-    Args:
-      config: its settings by their names in config.json.
-    """
+    """Draws a BERT of a config.json in float32, whose attention is PyTorch's fused one (SDPA)."""
     torch.manual_seed(0)
     with torch.device(device()):
         settings: dict[str, Any] = {**config, "attn_implementation": "sdpa"}

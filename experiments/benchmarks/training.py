@@ -32,7 +32,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float
 from omegaconf import DictConfig
 
@@ -53,7 +52,6 @@ from jaxret.nn.refiner import refiner
 from jaxret.training import loop
 from jaxret.types import Params
 
-RATE, DECAY = 1e-4, 0.01
 PASSES = ("training", "inference")
 
 
@@ -155,7 +153,8 @@ def _forms(
     cfg: DictConfig, encoder: TextEncoder, model: Model, with_torch: bool
 ) -> dict[str, Form]:
     """Returns the timed forms of one model."""
-    training, logits = Training(model), jax.jit(model.logits)
+    training = timing.Training(model.loss, model.params, model.batch)
+    logits = jax.jit(model.logits)
     alone = {name: x[:1] for name, x in model.batch.items()}
     config, (rows, length) = _bert(model.backbone), model.batch["ids"].shape
     if refines := "tools" in model.batch:
@@ -180,8 +179,8 @@ def _forms(
         read_bert(encoder.directory, cfg.layers),
         model.params,
         model.batch,
-        rate=RATE,
-        decay=DECAY,
+        rate=timing.RATE,
+        decay=timing.DECAY,
         compiled=cfg.compile,
     )
     found = logits(model.params, model.batch)
@@ -191,19 +190,6 @@ def _forms(
         "training/torch": Form(twin.training, update),
         "inference/torch": Form(twin.inference, inference),
     }
-
-
-class Training:
-    """Takes compiled steps of `loop.train_step` on one batch; the old state is donated."""
-
-    def __init__(self, model: Model):
-        optimizer = optax.adamw(RATE, weight_decay=DECAY)
-        self.step = jax.jit(loop.train_step(model.loss, optimizer), donate_argnums=0)
-        self.state = loop.start(model.params, optimizer, jax.random.key(0))
-        self.batch = model.batch
-
-    def __call__(self) -> None:
-        self.state, _ = jax.block_until_ready(self.step(self.state, self.batch))
 
 
 def _cross_encoder(

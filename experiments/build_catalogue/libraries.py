@@ -106,11 +106,6 @@ def build_catalogue(library: str, *, words: int = 80) -> Catalogue:
 def library_catalogue(name: str, library: Library, *, words: int) -> Catalogue:
     """Builds the catalogue of an importable library.
 
-    Args:
-      name: name of the library.
-      library: the packages to read.
-      words: largest number of words of a description.
-
     Raises:
       ImportError: the library is not installed.
     """
@@ -139,11 +134,7 @@ def library_catalogue(name: str, library: Library, *, words: int) -> Catalogue:
 
 
 def service_catalogue(services: tuple[str, ...], *, words: int) -> Catalogue:
-    """Builds the catalogue of some services of AWS.
-
-    Args:
-      services: their names in botocore.
-      words: largest number of words of a description.
+    """Builds the catalogue of some services of AWS, by their names in botocore.
 
     Raises:
       ImportError: botocore is not installed.

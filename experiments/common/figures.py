@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from experiments.common.run_directory import RunDirectory
 from jaxret.evaluation import plots
@@ -18,12 +18,8 @@ def learning_figures(run: RunDirectory, curves: Mapping[str, Mapping[str, np.nda
     """
     accuracy_figure(run, curves)
     rounds = _common_rounds(curves)
-    figure, ax = plots.new_figure("round", "regret")
-    for name, curve in curves.items():
-        plots.curve_with_band(ax, rounds, curve["regret"][:, : len(rounds)], name)
-        run.tracker.curve(f"regret/{name}", rounds, curve["regret"][:, : len(rounds)].mean(axis=0))
-    plots.label_curves(ax)
-    run.save_figure(figure, "regret")
+    regrets = {name: curve["regret"][:, : len(rounds)] for name, curve in curves.items()}
+    curves_figure(run, "regret", ("round", "regret"), rounds, regrets)
 
 
 def accuracy_figure(
@@ -34,13 +30,39 @@ def accuracy_figure(
     """Draws success over the rounds, averaged over a twentieth of the stream."""
     rounds = _common_rounds(curves)
     window = max(1, len(rounds) // 20)
-    figure, ax = plots.new_figure("round", f"success, mean of {window} rounds")
-    for name, curve in curves.items():
-        accuracy = plots.running_mean(curve["success"][:, : len(rounds)], window)
-        shown = plots.curve_with_band(ax, rounds, accuracy, name)
+    means = {
+        name: plots.running_mean(curve["success"][:, : len(rounds)], window)
+        for name, curve in curves.items()
+    }
+    labels = ("round", f"success, mean of {window} rounds")
+    curves_figure(run, file, labels, rounds, means, tracked="accuracy")
+
+
+def curves_figure(
+    run: RunDirectory,
+    file: str,
+    labels: tuple[str, str],
+    at: Int[np.ndarray, " T"],
+    curves: Mapping[str, Float[np.ndarray, "S T"]],
+    tracked: str | None = None,
+) -> None:
+    """Draws a curve of each learner, dashed for static retrieval, and tracks the means.
+
+    Args:
+      run: run that gets the figure and, in its tracker, the mean curves.
+      file: name of the figure.
+      labels: labels of the two axes.
+      at: points of the horizontal axis [T]; a shorter curve ends at the last one, too.
+      curves: learner -> values.
+      tracked: name of the curves in the tracker; None: that of the figure.
+    """
+    figure, ax = plots.new_figure(*labels)
+    for name, values in curves.items():
+        points = at[-values.shape[1] :]
+        line = plots.curve_with_band(ax, points, values, name)
         if name == "frozen":
-            shown.set_linestyle("--")
-        run.tracker.curve(f"accuracy/{name}", rounds, accuracy.mean(axis=0))
+            line.set_linestyle("--")
+        run.tracker.curve(f"{tracked or file}/{name}", points, values.mean(axis=0))
     plots.label_curves(ax)
     run.save_figure(figure, file)
 

@@ -1,4 +1,4 @@
-"""The text of ``--help``: an experiment, its settings with what each means, and names of blocks.
+"""The text of ``--help``: an experiment, its settings with their meaning, and names of blocks.
 
 Hydra prints settings without the comments of ``configs/*.yaml``, which say what a setting means.
 """
@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from experiments.common.config import CONFIGS, ENCODER, NAMES
 
-#: The tables of blocks, whose first comment says what their settings mean.
+#: Tables of named blocks; the first comment of a table gives the meaning of its settings.
 TABLES = {
     "dataset": "datasets",
     "environment": "environments",
@@ -19,34 +19,34 @@ TABLES = {
     "sweep": "sweeps",
     "recipe": "methods",
 }
-#: Settings of many experiments, where a config has no comment of its own.
+#: Meanings of settings that many experiments share, for configs without a comment of their own.
 SHARED = {
-    "chunk": "rounds between two points where a run can stop",
-    "cuts": "k of the ranking metrics",
+    "chunk": "number of rounds between two points at which a run can be stopped and resumed",
+    "cuts": "values of k in the ranking metrics: recall@k, ndcg@k",
     "dataset": "source of tools and queries; its name and content are part of the run's name",
-    "document": "the template that makes a text of a tool (jaxret.data.templates)",
-    "eta_over_tau": "step of a row per unit of coefficient; a list is a grid",
-    "experiment": "the folder of its runs: runs/EXPERIMENT",
+    "document": "template that makes the text of a tool (jaxret.data.templates)",
+    "eta_over_tau": "step of a row per unit of coefficient, eta / tau; a list is a grid",
+    "experiment": "name of the folder of its runs: runs/EXPERIMENT",
     "exposures": "number of times that each query is streamed",
     "heldout": "share of the queries, split by question, that is never streamed",
-    "k": "cut of the ranking metrics",
-    "llm": "the language model: its name, endpoint, and the variable that holds the key",
-    "methods": "methods to compare, one row of the table each",
+    "k": "k in the ranking metrics: recall@k, ndcg@k",
+    "llm": "language model: its name, its endpoint, and the variable that holds the key",
+    "methods": "methods to compare; each is a row of the table",
     "models": "folder in which trained models are saved and looked up",
     "projection": "projection of the rows after an update (jaxret.rules.projections)",
-    "recipes": "settings of the trained methods that differ from their block",
-    "repeats": "repetitions of each timing",
-    "rounds": "rounds of each stream",
+    "recipes": "settings of trained methods that differ from configs/methods.yaml",
+    "repeats": "number of times that each timing is repeated",
+    "rounds": "number of rounds of each stream",
     "schedule": "schedule of the step size (jaxret.rules.schedules)",
     "seeds": "number of seeds, each with its own order and samples",
-    "tau": "temperature of the policy; a list is a grid",
-    "tracking": "files, offline or online, as in base.yaml",
-    "validation": "share of the queries, split by question, that chooses settings",
+    "tau": "temperature of the softmax; a list is a grid",
+    "tracking": "where metrics are written: files, offline or online (base.yaml explains them)",
+    "validation": "share of the queries, split by question, on which settings are chosen",
 }
 HOW = """\
-Settings: NAME=VALUE, or NAME.INNER=VALUE for an inner one. A list is one value; -m NAME=A,B runs
-each of A and B. `--cfg job` prints the values with which a command would run, and `--hydra-help`
-the options of Hydra."""
+Settings: NAME=VALUE; a setting inside another one is NAME.INNER=VALUE. A list is one value;
+-m NAME=A,B makes two runs, with A and with B. `--cfg job` prints the values with which a command
+would run, and `--hydra-help` the options of Hydra."""
 
 
 _BLOCK = r"^(?:{}):.*\n(?:[ -].*\n)*"  # a block of a file with its content
@@ -63,19 +63,19 @@ def help_text(about: str, config: str) -> str:
       the docstring, the settings with their meaning, and the names of blocks.
 
     Raises:
-      FileNotFoundError: where there is no such config.
+      FileNotFoundError: if there is no such config.
     """
     parts = [about.strip(), HOW]
     for place, lines in sources(config):
         parts.append("\n".join([f"---- {place}", *explained(lines)]).rstrip())
-    parts.append("---- blocks of settings that have a name: GROUP=NAME")
+    parts.append("---- named blocks of settings: GROUP=NAME")
     for group, names in NAMES.items():
         parts.append("\n".join([*_introduction(group), f"  {group}={'|'.join(names)}"]))
     return "\n\n".join(parts)
 
 
 def sources(config: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the place and the lines of a config, and then of those that it starts from."""
+    """Yields the location and the lines of a config, then those of the configs in its defaults."""
     variants = Path(CONFIGS, "variants.yaml").read_text()
     found = re.search(rf"^{config}:.*\n((?:  .*\n|\n)*)", variants, re.MULTILINE)
     if found is None:
@@ -92,7 +92,7 @@ def sources(config: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def explained(lines: Sequence[str]) -> list[str]:
-    """Adds the meaning of shared settings where a line has no comment of its own."""
+    """Adds the meaning of each shared setting to lines without a comment of their own."""
     starts = [i for i, line in enumerate(lines) if re.match(r"\w+:", line)]
     found = list(lines)
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):

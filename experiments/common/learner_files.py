@@ -34,7 +34,7 @@ def block(reference: str) -> tuple[str, dict[str, Any]]:
       file, so that the folder of a run depends on the content of the file.
 
     Raises:
-      ValueError: without a name, or where the file or the name cannot be had.
+      ValueError: without a name, or if the file or the name cannot be read.
     """
     path, _, name = reference.partition(".py:")
     path = path.removesuffix(".py") + ".py"
@@ -55,7 +55,7 @@ def maker(file: Mapping[str, str]) -> Callable[..., jr.Learner]:
       file: ``path``, ``name`` and ``sha256`` of `block`.
 
     Raises:
-      ValueError: where the file has changed, cannot be run, or has no learner of that name.
+      ValueError: if the file has changed, cannot be run, or has no learner of that name.
     """
     return _maker(file["path"], file["name"], file["sha256"])
 

@@ -41,17 +41,18 @@ def chosen(
     grid: LearnerGrid,
     task: Task,
     *,
-    on: Bool[np.ndarray, "S N"],
+    on: Bool[np.ndarray, "*S N"],
     metric: str,
     seeds: Sequence[int],
     **stream: Any,
 ) -> LearnerGrid:
-    """Chooses a setting of a grid for each seed; a single setting needs no stream.
+    """Chooses a setting of a grid by validation queries; a single setting needs no stream.
 
     Args:
       grid: grid of settings.
       task: task whose queries are streamed.
-      on: validation queries [S, N].
+      on: validation queries: those of each seed [S, N], or the same of all seeds [N], which then
+        have one setting.
       metric: metric of the ranking, which `jaxret.simulation.sweep.Sweep.best` adds to the success.
       seeds: S seeds.
       **stream: further arguments of `jr.sweep`.
@@ -144,15 +145,6 @@ def _of_parts(name: str, spec: Mapping[str, Any]) -> Callable[..., Learner]:
         raise ValueError(
             f"learner {name!r} needs a preset, or exactly {', '.join(needed)}; see {wrong}"
         )
-    return rank_one_named(name)
-
-
-def rank_one_named(name: str) -> Callable[..., Learner]:
-    """Returns `rank_one` with its name given.
-
-    Args:
-      name: name of the learners that it makes.
-    """
 
     def make(*, policy, estimator, projection, schedule, tau, eta):
         parts = {"policy": policy, "estimator": estimator, "projection": projection}

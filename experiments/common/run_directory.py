@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from omegaconf import DictConfig
 from experiments.common.config import TRACKING, settings
 from jaxret.evaluation import plots
 from jaxret.runtime import distributed, memory, sharding, tracking
-from jaxret.runtime.checkpoint import Interrupted, interruptible, run_chunks
+from jaxret.runtime.checkpoint import Interrupted, interruptible
 from jaxret.runtime.files import write_whole
 
 
@@ -66,19 +65,10 @@ class RunDirectory:
         seconds = before["seconds"] + time.perf_counter() - self._began
         path.write_text(json.dumps({"seconds": seconds}) + "\n")
 
-    def resumable(self, folder: Path) -> Callable[..., Any]:
-        """Returns `run_chunks` for a folder, stopped by the signals that stop this run.
-
-        Args:
-          folder: folder of the checkpoints.
-        """
-        return partial(run_chunks, folder, self.interrupted)
-
     def pause(self, done: int) -> None:
         """Raises `Interrupted` if the run was asked to stop, for loops that save by themselves.
 
-        Args:
-          done: steps so far, for the message.
+        ``done``, the number of steps so far, is part of the message.
         """
         if self.interrupted():
             raise Interrupted(self.directory, done)
@@ -100,12 +90,7 @@ class RunDirectory:
         return _read(path)
 
     def resume(self, step: str, simulation: str = "") -> Path:
-        """Returns the folder in which a simulation of a step is checkpointed (``resume=``).
-
-        Args:
-          step: its name, as `result` has it.
-          simulation: a name within the step.
-        """
+        """Returns the folder in which a simulation of a step is checkpointed (``resume=``)."""
         return self.directory / "checkpoints" / step / simulation
 
 

@@ -1,6 +1,6 @@
-"""Tables of results in the terminal; columns that do not fit continue below."""
+"""Tables of results: in the terminal, where columns that do not fit continue below; in Markdown."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -58,6 +58,12 @@ def print_table(
             table.add_row(name, *(of[name] for of in words.values()), *(cells[i] for i in block))
         needed = sum(w + EDGES for w in (*left, *(widths[i] for i in block))) + 1
         Console(width=max(needed, console.width)).print(table)
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---") -> str:
+    """Formats heads and cells in Markdown; ``align`` is the rule below all heads but the first."""
+    lines = [head, ["---", *[align] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def cell(value: Mapping[str, Any] | None) -> str:

@@ -42,12 +42,7 @@ def question(document: Document, *, expanded: bool, prompt: Prompt = PROMPT) -> 
 
 
 def as_json(document: Document, *, expanded: bool) -> str:
-    """Writes a document as JSON.
-
-    Args:
-      document: a dict or a string.
-      expanded: whether to include the tool profile, where the document has one.
-    """
+    """Writes a document as JSON, with its tool profile if it has one and is to be expanded."""
     fields = original(document)
     if expanded and (added := profile(document)):
         fields = fields | {"tool_profile": added}
@@ -57,16 +52,10 @@ def as_json(document: Document, *, expanded: bool) -> str:
 def sample(domains: Sequence[Hashable], n: int, seed: int) -> Int[np.ndarray, " M"]:
     """Draws n documents of each domain, or all of them where it has fewer.
 
-    Args:
-      domains: the domain of each of the I documents.
-      n: documents drawn from a domain.
-      seed: seed of the draw. The draw from a domain does not depend on the other domains.
+    The draw from a domain does not depend on the other domains.
 
     Returns:
-      Positions [M] among the I documents, ascending.
-
-    Raises:
-      ValueError: n is below 1.
+      Positions among the I documents, ascending.
     """
     require("n", n, ">= 1", lambda n: n >= 1)
     drawn = [np.random.default_rng(seed).permutation(rows)[:n] for rows in _rows(domains).values()]

@@ -21,13 +21,7 @@ from jaxret.runtime.files import write_json_lines
 
 
 def save(folder: Path, dataset: Dataset, outcomes: Sequence[Outcome]) -> None:
-    """Writes tools, queries and failures; each file is written whole or not at all.
-
-    Args:
-      folder: folder of the data set, created if missing.
-      dataset: with I tools.
-      outcomes: outcomes of the I tools.
-    """
+    """Writes tools with their outcomes, queries and failures; each file whole or not at all."""
     tools = zip(dataset.tool_ids, dataset.documents, outcomes, strict=True)
     write_json_lines(folder / "tools.jsonl", (_tool(*one) for one in tools))
     write_json_lines(folder / "queries.jsonl", _queries(dataset))

@@ -27,7 +27,7 @@ def assign(
     """Returns the part of every query: train, validation or test (`jaxret.data.split`).
 
     Args:
-      accepted: N queries.
+      accepted: the queries.
       tools: ids of the catalogue.
       validation: share of the queries in the validation part.
       test: share of the queries in the test part.
@@ -91,11 +91,7 @@ def save(
 
 
 def summary(labels: Sequence[Sequence[str]], tools: Sequence[str]) -> dict[str, float]:
-    """Counts queries and the tools that they need.
-
-    Args:
-      labels: ids of the tools of N queries.
-      tools: ids of the I tools of the catalogue.
+    """Counts N queries and the tools that they need, of the I tools of a catalogue.
 
     Returns:
       ``queries``: N. ``functions``: mean number of tools of a query. ``combinations``: number of
@@ -116,10 +112,7 @@ def summary(labels: Sequence[Sequence[str]], tools: Sequence[str]) -> dict[str, 
 
 
 def tool_pairs(labels: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """Lists the pairs of tools that some query needs together, the most frequent first.
-
-    Args:
-      labels: ids of the tools of N queries.
+    """Lists the pairs of tools that some of N queries needs together, the most frequent first.
 
     Returns:
       Rows with ``tools``, the number of ``queries`` and ``lift``, the ratio of this number to its

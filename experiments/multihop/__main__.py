@@ -47,9 +47,10 @@ from jaxtyping import Bool, Int
 from omegaconf import DictConfig
 
 import jaxret as jr
+from experiments.common import asking
 from experiments.common.config import cache_folder, plain
 from experiments.common.experiment import Found, Results, experiment
-from experiments.common.learners import learner_grid
+from experiments.common.learners import chosen, learner_grid
 from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
@@ -59,7 +60,7 @@ from jaxret.data.hops import as_hops, by_evidence, by_plan
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import map_queries
-from jaxret.llm import Chat, Endpoint, Prompt, replace_prompts
+from jaxret.llm import Chat, Prompt, replace_prompts
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
 from jaxret.runtime.validate import require
@@ -100,12 +101,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
     def learn(grid):
         """Chooses a setting by the gold judge, streams, and ranks."""
-        name, at = grid.name, grid._replace(settings=np.repeat(grid.settings[:1], len(seeds), 0))
-        if len(grid.settings) > 1:
-            swept = jr.sweep(grid, task, resume=run.resume(name, "choice"), **stream)
-            best = swept.best(on=validation, metric=f"ndcg@{cfg.k}")
-            at = grid._replace(settings=best.numbers)
-        resume = run.resume(name, "online")
+        by: dict[str, Any] = {"on": validation, "metric": f"ndcg@{cfg.k}"}
+        at = chosen(grid, task, resume=run.resume(grid.name, "choice"), **by, **stream)
+        resume = run.resume(grid.name, "online")
         ran = jr.simulate(at, task, part=streamed, select=select_item, resume=resume, **stream)
         ranked = jr.evaluate(ran, task, metrics, part=streamed)
         return {
@@ -191,7 +189,7 @@ def grids_of(cfg: DictConfig) -> list[LearnerGrid]:
 def chat_of(cfg: DictConfig) -> Chat | None:
     """Connects to the language model, if one is used."""
     if cfg.planner == "llm" or cfg.judge in JUDGES or cfg.answers:
-        return Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
+        return asking.chat(cfg)
     return None
 
 

@@ -122,9 +122,7 @@ def answer(
 def scores(lines: Sequence[dict[str, Any]], right: dict[str, list[str]]) -> dict[str, list[float]]:
     """Computes each seed's share of right answers by each of `RULES`; empty without gold answers.
 
-    Args:
-      lines: answers from `answer`.
-      right: gold answers from `gold`; an answer is right if it agrees with one of them.
+    An answer of `answer` is right if it agrees with one of those of `gold`.
     """
     known = [line for line in lines if line["id"] in right]
 

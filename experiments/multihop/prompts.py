@@ -72,14 +72,10 @@ def plan(answer: str, *, max_hops: int) -> list[str]:
 
 
 def verdict_question(
-    query: str,
-    documents: Sequence[str],
-    *,
-    words: int = WORDS,
-    prompt: Prompt = PROMPTS["judge"],
+    query: str, documents: Sequence[str], *, prompt: Prompt = PROMPTS["judge"]
 ) -> list[dict[str, str]]:
-    """Returns the messages that ask which document is useful; each is cut to ``words`` words."""
-    n, text = len(documents), _numbered(documents, words)
+    """Returns the messages that ask which document is useful; each is cut to `WORDS` words."""
+    n, text = len(documents), _numbered(documents)
     return prompt.messages(query=query, n=str(n), last=str(n - 1), documents=text)
 
 
@@ -101,21 +97,17 @@ def verdict(answer: str, n: int) -> int:
 
 
 def fit_question(
-    query: str, document: str, *, words: int = WORDS, prompt: Prompt = PROMPTS["judge_each"]
+    query: str, document: str, *, prompt: Prompt = PROMPTS["judge_each"]
 ) -> list[dict[str, str]]:
-    """Returns the messages that ask whether one document is useful."""
-    return prompt.messages(query=query, document=" ".join(document.split()[:words]))
+    """Returns the messages that ask whether one document, cut to `WORDS` words, is useful."""
+    return prompt.messages(query=query, document=" ".join(document.split()[:WORDS]))
 
 
 def answer_question(
-    query: str,
-    documents: Sequence[str],
-    *,
-    words: int = WORDS,
-    prompt: Prompt = PROMPTS["answer"],
+    query: str, documents: Sequence[str], *, prompt: Prompt = PROMPTS["answer"]
 ) -> list[dict[str, str]]:
-    """Returns the messages that ask for an answer; each document is cut to ``words`` words."""
-    return prompt.messages(query=query, documents=_numbered(documents, words))
+    """Returns the messages that ask for an answer; each document is cut to `WORDS` words."""
+    return prompt.messages(query=query, documents=_numbered(documents))
 
 
 def final_answer(answer: str) -> str:
@@ -146,9 +138,9 @@ def _words(text: str) -> list[str]:
     return [word for word in words if word not in _ARTICLES]
 
 
-def _numbered(documents: Sequence[str], words: int) -> str:
+def _numbered(documents: Sequence[str]) -> str:
     return "\n\n".join(
-        f"[{i}] {' '.join(document.split()[:words])}" for i, document in enumerate(documents)
+        f"[{i}] {' '.join(document.split()[:WORDS])}" for i, document in enumerate(documents)
     )
 
 
@@ -167,7 +159,6 @@ def by_judge(
     documents: Sequence[str],
     *,
     own_bit: bool = False,
-    words: int = WORDS,
     prompt: Prompt = PROMPTS["judge"],
 ) -> Selector:
     """Makes a selector of a judge that sees the whole slate.
@@ -179,19 +170,13 @@ def by_judge(
       texts: the N queries.
       documents: the I documents.
       own_bit: whether the selector also returns the reward: 1 where the judge names a document.
-      words: that each document is cut to.
       prompt: the text of the question.
-
-    Returns:
-      the selector.
     """
 
     def select(queries, items):
         n = items.shape[1]
         asked = [
-            verdict_question(
-                texts[query], [documents[i] for i in slate], words=words, prompt=prompt
-            )
+            verdict_question(texts[query], [documents[i] for i in slate], prompt=prompt)
             for query, slate in zip(queries, items, strict=True)
         ]
         parse = partial(verdict, n=n)
@@ -209,7 +194,6 @@ def by_fit(
     documents: Sequence[str],
     *,
     own_bit: bool = False,
-    words: int = WORDS,
     prompt: Prompt = PROMPTS["judge_each"],
 ) -> Selector:
     """Makes a selector of a judge that sees one document at a time.
@@ -222,11 +206,7 @@ def by_fit(
       texts: the N queries.
       documents: the I documents.
       own_bit: whether the selector also returns the reward: 1 where yes is likelier than no.
-      words: that each document is cut to.
       prompt: the text of the question.
-
-    Returns:
-      the selector.
     """
     known = np.full((len(texts), len(documents)), np.nan, np.float32)
     yes, no = FIT_WORDS
@@ -235,7 +215,7 @@ def by_fit(
         wanted = np.broadcast_to(queries[:, None], items.shape)
         new = np.isnan(known[wanted, items])
         pairs = np.unique(np.stack([wanted[new], items[new]], axis=1), axis=0)
-        asked = [fit_question(texts[n], documents[i], words=words, prompt=prompt) for n, i in pairs]
+        asked = [fit_question(texts[n], documents[i], prompt=prompt) for n, i in pairs]
         weights = chat.weigh_all(asked, FIT_WORDS, progress=False)
         for (n, i), found in zip(pairs, weights, strict=True):
             known[n, i] = 0.0 if found is None else found[yes] / (found[yes] + found[no])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from experiments.common.figures import curves_figure
 from experiments.common.run_directory import RunDirectory
 from jaxret.data.dataset import Dataset
 from jaxret.evaluation import plots
@@ -18,13 +19,7 @@ def found(
 ) -> Float[np.ndarray, " V"]:
     """Computes the share of each task's distinct labels among the items of its hops.
 
-    Args:
-      items: items of each hop, -1 pads.
-      labels: labels of each hop, -1 pads.
-      tasks: task of each hop.
-
-    Returns:
-      The share of each task, in the order of their numbers.
+    Tasks are in the order of their numbers; -1 pads items and labels.
     """
     _, number = np.unique(tasks, return_inverse=True)
     size = 1 + max(items.max(), labels.max())
@@ -35,9 +30,8 @@ def found(
 def by_visit(online: Mapping[str, np.ndarray], hops: Dataset) -> Float[np.ndarray, "S V"]:
     """Computes the share of a task's labels that were used at the right hops, for each visit.
 
-    Args:
-      online: ``order``, ``item`` and ``success``, [S, T], of a run.
-      hops: hops; those of a task are consecutive and in one group.
+    It reads ``order``, ``item`` and ``success`` [S, T] of a run. The hops of a task are consecutive
+    and in one group.
     """
     begins = numbers(hops.groups) == 0
     used = np.where(online["success"] > 0, online["item"], -1)
@@ -59,13 +53,7 @@ def numbers(tasks: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
 def measured(
     online: Mapping[str, np.ndarray], shares: Float[np.ndarray, "S V"], hops: Dataset
 ) -> dict[str, Float[np.ndarray, " S"]]:
-    """Computes means over the stream, as results.
-
-    Args:
-      online: ``order``, ``success`` and ``reward``, [S, T].
-      shares: shares from `by_visit`.
-      hops: hops of the stream.
-    """
+    """Computes means over the stream, as results, with the shares of `by_visit`."""
     quarter, place = max(1, shares.shape[1] // 4), numbers(hops.groups)[online["order"]]
     here = {f"online/hop{i + 1}": place == i for i in range(place.max() + 1)}
     by_position = {key: online["success"].mean(axis=1, where=some) for key, some in here.items()}
@@ -103,13 +91,8 @@ def figures(run: RunDirectory, shares: Mapping[str, Float[np.ndarray, "S V"]]) -
     window = max(1, visits // 10)
     ends = np.arange(window, visits + 1)
     for picture, (label, curves) in pictures.items():
-        drawn, ax = plots.new_figure(f"tasks (means of {window})", label)
-        for name, values in curves.items():
-            means = plots.running_mean(values, window)[:, window - 1 :]
-            line = plots.curve_with_band(ax, ends, means, name)
-            if name == "frozen":
-                line.set_linestyle("--")
-            run.tracker.curve(f"{picture}/{name}", ends, means.mean(axis=0))
-        plots.label_curves(ax)
-        plots.save(drawn, run.directory / f"{picture}.png")
-        run.tracker.figure(picture, run.directory / f"{picture}.png")
+        means = {
+            name: plots.running_mean(values, window)[:, window - 1 :]
+            for name, values in curves.items()
+        }
+        curves_figure(run, picture, (f"tasks (means of {window})", label), ends, means)

@@ -37,8 +37,7 @@ from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
-from experiments.common.tables import cell
-from experiments.off_policy.tables import markdown
+from experiments.common.tables import cell, markdown
 from experiments.off_policy.worlds import learnt, policy, value
 from jaxret.offline.snapshots import with_probabilities
 from jaxret.runtime.progress import Progress
@@ -121,14 +120,6 @@ def served(
     truth: Mapping[str, float],
 ) -> dict[str, np.ndarray]:
     """Simulates a rule with a log per seed, and evaluates the judged policies by each log.
-
-    Args:
-      cfg: with ``exposures``, ``seeds`` and ``seed``.
-      serves: the rule.
-      task: its queries are streamed.
-      folder: folder of the logs.
-      policies: the judged policies, by name.
-      truth: their values.
 
     Returns:
       measure -> [S]; of a refused log ``refused`` alone.

@@ -2,39 +2,71 @@
 
     uv run python -m experiments.off_policy.open_bandit dataset.path=FOLDER
 
-The Open Bandit Dataset has 10,000 impressions of a random policy and of Bernoulli Thompson sampling
-in each of two campaigns. From the log of one policy the experiment estimates the value of the
-other, taken as the policy with the item frequencies, by place, of the other log. The mean reward of
-the other log is the truth, with its own standard error. Few impressions are clicked (46 to 69), so
-there is no pass or fail, only a difference and its error. For CAMPAIGN/LOG/ESTIMATOR:
+The Open Bandit Dataset (github.com/st-tech/zr-obp, ``obd/{random,bts}/{men,women}``; Saito, Aihara,
+Matsutani and Narita 2021, arXiv 2008.07146; CC BY 4.0), here as ``{random,bts}_{men,women}.csv`` in
+one folder, has 10,000 impressions of a random policy and of Bernoulli Thompson sampling in each of
+two campaigns. A fashion shop showed items at three places of a page; each impression is a round.
+There are no texts and so no task; the query is the place, and features of users are not used.
+
+From the log of one policy the experiment estimates the value of the other, taken as the policy with
+the item frequencies, by place, of the other log. The mean reward of the other log is the truth,
+with its own standard error. Few impressions are clicked (46 to 69), so there is no pass or fail,
+only a difference and its error. For CAMPAIGN/LOG/ESTIMATOR:
 
     estimate, error    with its standard error, from the deviation of its terms (for SNIPS, of the
                        ratio)
     difference, sigma  from the mean reward of the other log; divided by the standard error of both
 
+Letters: T rounds, I items, P places.
+
 5 seconds. Expect differences of at most 1.6 standard errors. Thompson sampling's log of women has
 one weight in the thousands: 2 effective rounds, and an uninformative interval for IPS.
 """
 
+import csv
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
 import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.run_directory import RunDirectory
-from experiments.off_policy.impressions import POLICIES, Impressions, load
-from experiments.off_policy.tables import markdown
+from experiments.common.tables import markdown
+from jaxret.logs import Log
 from jaxret.offline import estimators
 from jaxret.offline.off_policy import CLIP, TRUNCATION, go_through
 from jaxret.offline.snapshots import target
+from jaxret.runtime.files import existing
 from jaxret.runtime.validate import require
 
 HEAD = ("campaign", "log", "effective", "the other earned", "estimator", "estimate", "difference")
 HEAD += ("in errors of both", "low", "high")
 ESTIMATORS = ("IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR", "DRos")
+POLICIES = ("random", "bts")
+FIELDS = ("item_id", "position", "click", "propensity_score")
+
+
+class Impressions(NamedTuple):
+    """A log, and the place of each round."""
+
+    log: Log  # the query is the position as a unit vector [P]
+    place: Int[np.ndarray, " T"]  # position, from 0
+    items: int  # I
+
+    @property
+    def frequencies(self) -> Float[np.ndarray, "P I"]:
+        """Computes how often each item was shown at each place, an estimate of the policy.
+
+        Returns:
+          [P, I], rows of sum 1.
+        """
+        counts = np.zeros((self.log.query.shape[1], self.items))
+        np.add.at(counts, (self.place, self.log.item), 1)
+        return counts / counts.sum(axis=1, keepdims=True)
 
 
 @experiment("off_policy_open_bandit")
@@ -122,6 +154,48 @@ def errors(mine: Impressions, probabilities: np.ndarray) -> dict[str, float]:
         "DRos": estimators.tuned_shrinkage(w, y, m, e),
     }
     return {name: float(x.std(ddof=1) / np.sqrt(len(x))) for name, x in terms.items()}
+
+
+def load(folder: str | Path, policy: str, campaign: str) -> Impressions:
+    """Reads a log; for the random policy with the probabilities of all items.
+
+    Args:
+      folder: folder with the files.
+      policy: ``random`` or ``bts``.
+      campaign: ``men`` or ``women``.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+      ValueError: if a file lacks a field or is empty, or the random policy is not uniform.
+    """
+    path = existing(Path(folder) / f"{policy}_{campaign}.csv", "a log of the Open Bandit Dataset")
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if missing := [name for name in FIELDS if name not in (reader.fieldnames or ())]:
+            raise ValueError(f"{path} lacks the columns {missing}; expected {', '.join(FIELDS)}")
+        rows = [[float(row[name]) for name in FIELDS] for row in reader]
+    if not rows:
+        raise ValueError(f"{path} has no impressions")
+    item, place, click, propensity = np.array(rows).T
+    item, place = item.astype(int), place.astype(int) - 1
+    rounds, items = len(item), int(item.max()) + 1
+    probabilities = None
+    if policy == "random":
+        if not np.allclose(propensity, 1 / items):
+            raise ValueError(f"{path} is not uniform over its {items} items")
+        probabilities = np.full((rounds, items), 1 / items)
+    log = Log(
+        query=np.eye(place.max() + 1, dtype=np.float32)[place],
+        slate=item[:, None],
+        by_position=propensity[:, None],
+        item=item,
+        propensity=propensity,
+        reward=click,
+        version=np.full(rounds, -1),
+        round=np.arange(rounds),
+        probabilities=probabilities,
+    )
+    return Impressions(log, place, items)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ of about 0.005, against 0.025 (values) and 0.047 (select) of a drawn rule.
 
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
@@ -36,12 +37,16 @@ from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
-from experiments.off_policy import selection_page
+from experiments.common.tables import cell, markdown
 from experiments.off_policy.worlds import Judged, aim, judged, learnt, logs, policy, value
+from jaxret.evaluation import plots
 from jaxret.logs import Log, take
 from jaxret.offline.off_policy import evaluate
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
+
+ESTIMATORS = ("IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR", "DRos", "MIPS")
+OF_SELECT = ("right", "regret", "chance", "gain", "sure", "warned")
 
 
 @experiment("off_policy_selection")
@@ -77,7 +82,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             bar.update()
         results |= {key: np.array(x) for key, x in each.items()}
     bar.close()
-    selection_page.figures(run, [*cfg.logging], [*cfg.lengths], results)
+    figures(run, [*cfg.logging], [*cfg.lengths], results)
     return results
 
 
@@ -98,7 +103,7 @@ def check(cfg: DictConfig) -> None:
 def show(cfg: DictConfig, results: Found) -> None:
     """Writes and prints the page."""
     title = f"Selection on {cfg.dataset.name}, {cfg.logs} logs"
-    text = selection_page.text(title, [*cfg.rules], [*cfg.logging], [*cfg.lengths], results)
+    text = page(title, [*cfg.rules], [*cfg.logging], [*cfg.lengths], results)
     (Path(cfg.directory) / "selection.md").write_text(text)
     print(text)
 
@@ -111,7 +116,7 @@ def chosen_by_values(log: Log, query: np.ndarray, frozen: Mapping[str, Judged]) 
     }
     truth = {name: one.value for name, one in frozen.items()}
     results = {"chance": max(truth.values()) - float(np.mean([*truth.values()]))}
-    for estimator in selection_page.ESTIMATORS:
+    for estimator in ESTIMATORS:
         estimates = {name: of(one.values, estimator).estimate for name, one in found.items()}
         picks = [name for name, value in estimates.items() if value == max(estimates.values())]
         outcomes = [outcome(pick, truth) for pick in picks]  # the mean over ties
@@ -145,6 +150,63 @@ def outcome(pick: str, truth: Mapping[str, float]) -> dict[str, float]:
     """Returns whether a rule is the best, ties included, and its regret."""
     best = max(truth.values())
     return {"right": float(truth[pick] == best), "regret": best - truth[pick]}
+
+
+def page(
+    title: str,
+    rules: Sequence[str],
+    logging: Sequence[str],
+    lengths: Sequence[int],
+    results: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """Formats the page in Markdown."""
+    truths = ", ".join(f"{name} {results[f'value/{name}']['mean']:.3f}" for name in rules)
+    parts = [f"# {title}", f"Values of the frozen rules: {truths}."]
+    for name in logging:
+        head = ("rounds", *ESTIMATORS, "by lot")
+        for what in ("right", "regret"):
+            rows = [
+                (
+                    f"{length:,}",
+                    *(cell(results[f"{name}/{length}/values/{e}/{what}"]) for e in ESTIMATORS),
+                    cell(results[f"{name}/{length}/values/chance"])
+                    if what == "regret"
+                    else f"{1 / len(rules):.3f}",
+                )
+                for length in lengths
+            ]
+            parts += [f"{name}: {what}, by the values of frozen rules", markdown(head, rows)]
+        rows = [
+            (f"{length:,}", *(cell(results[f"{name}/{length}/select/{e}"]) for e in OF_SELECT))
+            for length in lengths
+        ]
+        parts += [f"{name}: `jr.select`", markdown(("rounds", *OF_SELECT), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def figures(
+    run: RunDirectory,
+    logging: Sequence[str],
+    lengths: Sequence[int],
+    values: Mapping[str, np.ndarray],
+) -> None:
+    """Draws the regret of the chosen rule over the length of the log."""
+    for name in logging:
+        drawn, ax = plots.new_figure("rounds of the log", "success a round below the best rule's")
+        for way in ("IPS", "SNIPS", "DR", "DRos", "MIPS"):
+            regret = [values[f"{name}/{length}/values/{way}/regret"] for length in lengths]
+            plots.curve_with_band(ax, np.array(lengths), np.stack(regret, axis=1), way)
+        regret = [values[f"{name}/{length}/select/regret"] for length in lengths]
+        plots.curve_with_band(ax, np.array(lengths), np.stack(regret, axis=1), "jr.select")
+        lot = [values[f"{name}/{length}/values/chance"] for length in lengths]
+        line = plots.curve_with_band(ax, np.array(lengths), np.stack(lot, axis=1), "by lot")
+        line.set(linestyle="--", color=plots.GREY)
+        ax.set(xscale="log")
+        ax.set_xticks(lengths, [f"{length:,}" for length in lengths])
+        ax.minorticks_off()
+        ax.set_ylim(bottom=0)
+        plots.label_curves(ax)
+        run.save_figure(drawn, f"selection_{name}")
 
 
 if __name__ == "__main__":

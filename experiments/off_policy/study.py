@@ -47,15 +47,7 @@ class Study(NamedTuple):
 
 
 def compared(found: Sequence[OffPolicy], truths: Sequence[Float[np.ndarray, " T"]]) -> Study:
-    """Compares estimates with their truths.
-
-    Args:
-      found: found of n logs, each by the same estimators.
-      truths: the true value of each log after 1 .. T rounds [T].
-
-    Returns:
-      the study.
-    """
+    """Compares estimates from n logs, by the same estimators, with the truth after each round."""
     ends = np.array([line[-1] for line in truths])
     names = [*found[0].values]
     held = {name: _held(name, found, truths) for name in names}

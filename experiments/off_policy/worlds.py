@@ -64,14 +64,7 @@ def policy(name: str, spec: Mapping[str, Any]) -> jr.Learner:
 
 
 def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.Snapshot:
-    """Returns a learner after some exposures of a task.
-
-    Args:
-      learner: any.
-      task: its queries are streamed.
-      exposures: how often each query comes; 0: the learner is in its first state.
-      seed: seed of the order and the draws.
-    """
+    """Returns a learner after some exposures of a task; after none, in its first state."""
     if not exposures:
         return jr.Snapshot(learner, learner.init(jnp.asarray(task.theta)))
     run = jr.simulate(learner, task, exposures=exposures, seeds=[seed])
@@ -110,12 +103,7 @@ def right(task: jr.Task) -> Float[np.ndarray, "N I"]:
 
 
 def aim(policy: Judged, query: Int[np.ndarray, " T"]) -> Target:
-    """Returns a policy in the rounds of a log.
-
-    Args:
-      policy: on every query.
-      query: the query of each round [T].
-    """
+    """Returns a policy in the rounds of a log; ``query`` is the query of each round."""
     return Target(
         probabilities=lambda part: policy.probabilities[query[part]],
         scores=lambda part: policy.scores[query[part]],
@@ -131,7 +119,7 @@ def logs(
     round.
 
     Args:
-      learner: shows one tool a round and knows its probabilities.
+      learner: shows one tool per round and knows its probabilities.
       task: its queries are drawn independently, with replacement.
       rounds: T.
       seeds: seeds of the queries and of the learner's draws.

@@ -21,14 +21,14 @@ import numpy as np
 from jaxtyping import Int
 from omegaconf import DictConfig
 
-from experiments.common.config import cache_folder, plain
+from experiments.common import asking
 from experiments.common.experiment import command
 from experiments.common.loading import read_dataset
 from experiments.real_judge import table as tables
 from experiments.real_judge.table import TABLE, JudgeTable
 from jaxret.data.dataset import Dataset
 from jaxret.data.templates import template
-from jaxret.llm import Chat, Endpoint, Messages, OutOfReach, load_prompt
+from jaxret.llm import Chat, Messages, OutOfReach, load_prompt
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
@@ -45,7 +45,7 @@ def main(cfg: DictConfig) -> JudgeTable:
     path = TABLE if cfg.table is None else Path(cfg.table)
     tools, queries = chosen(dataset, cfg.domains)
     table = begun(path, cfg.llm.model, list(tools), list(queries))
-    chat = Chat(Endpoint(**plain(cfg.llm)), cache_folder(cfg) / "llm")
+    chat = asking.chat(cfg)
     texts = pairs(dataset, template(cfg.document), table)
     later = np.maximum.outer(list(queries.values()), list(tools.values()))
     return fill(table, later, texts, chat, path, batch=cfg.batch, minutes=cfg.minutes)

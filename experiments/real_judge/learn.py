@@ -21,13 +21,17 @@ each seed's validation part; ``debiased`` is given the share of wrong verdicts.
     REWARD/LEARNER/..   success of the tool shown (online), nDCG@k by the last embeddings (final),
                         share of rewards that contradict the truth (wrong)
     theory/..           `jaxret.bounds` of ORAG in the unit ball with hard rewards
+
+Letters: N queries, I tools, B bins. ``yes`` is the probability of yes and ``right`` whether the
+tool is the query's, both [N, I].
 """
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from omegaconf import DictConfig
 
 import jaxret as jr
@@ -37,7 +41,6 @@ from experiments.common.learners import chosen, learner_grid
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.real_judge import errors
 from experiments.real_judge.table import TABLE, Pairs, joined, judge_environment, load, parted
 from jaxret.environments.environment import Environment
 from jaxret.evaluation import plots
@@ -50,12 +53,20 @@ REWARDS = ("labels", "hard", "threshold", "soft")
 COLUMNS = ("online", "final", "wrong")
 
 
+class Calibration(NamedTuple):
+    """Pairs by their probability of yes, in bins of equal width."""
+
+    predicted: Float[np.ndarray, " B"]  # mean probability of yes; NaN for an empty bin
+    right: Float[np.ndarray, " B"]  # share of pairs whose tool is right; NaN for an empty bin
+    pairs: Int[np.ndarray, " B"]  # number of pairs
+
+
 @experiment("real_judge_learn")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Measures the judge, then every learner with each kind of reward."""
     pairs = joined(task_of(cfg), load(TABLE if cfg.table is None else Path(cfg.table)))
     apart, pairs = parted(pairs, cfg.calibration, cfg.seed)
-    threshold = errors.best_threshold(apart.yes, apart.right)
+    threshold = best_threshold(apart.yes, apart.right)
     results = {f"judge/{name}": x for name, x in judge_results(pairs, cfg.ranks).items()}
     results["judge/threshold"] = np.array([threshold])
     figures(run, pairs)
@@ -103,15 +114,7 @@ def measure(
     kind: str,
     environment: Environment,
 ) -> dict[str, np.ndarray]:
-    """Chooses a learner's settings in an environment, and streams what is reported.
-
-    Args:
-      cfg: configuration of the experiment.
-      run: keeps the result.
-      pairs: the task.
-      grid: the learner.
-      kind: names the environment.
-      environment: the environment.
+    """Chooses a learner's settings in an environment of a kind, and streams what is reported.
 
     Returns:
       ``online``, ``final`` and ``wrong`` of each seed [S].
@@ -143,7 +146,7 @@ def with_noise_rate(spec: dict[str, Any], rate: float) -> dict[str, Any]:
 def judge_results(pairs: Pairs, ranks: int) -> Results:
     """Measures the judge's errors."""
     task, yes, right = pairs
-    misses, alarms = errors.by_tool(yes, right)
+    misses, alarms = by_tool(yes, right)
     found = {
         "area_under_roc": area_under_roc(yes, right),
         "wrong": float(((yes > 0.5) != right).mean()),
@@ -152,7 +155,7 @@ def judge_results(pairs: Pairs, ranks: int) -> Results:
     }
     for name, of in (("misses", misses), ("false_alarms", alarms)):
         found |= {f"{name}/least": float(np.nanmin(of)), f"{name}/most": float(np.nanmax(of))}
-    shares = errors.by_rank(yes, right, task.queries @ task.theta.T, ranks)
+    shares = by_rank(yes, right, task.queries @ task.theta.T, ranks)
     found |= {f"yes_at_rank/{rank}": float(share) for rank, share in enumerate(shares)}
     return {name: np.array([value]) for name, value in found.items()}
 
@@ -177,16 +180,73 @@ def theory(cfg: DictConfig, pairs: Pairs) -> Results:
 
 def figures(run: RunDirectory, pairs: Pairs) -> None:
     """Draws the judge's errors by tool, and its calibration."""
-    misses, alarms = errors.by_tool(pairs.yes, pairs.right)
+    misses, alarms = by_tool(pairs.yes, pairs.right)
     figure, ax = plots.new_figure("no, where the tool is right", "yes, where it is wrong")
     ax.plot(misses, alarms, "o", markersize=4)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     run.save_figure(figure, "errors_by_tool")
-    curve = errors.calibration(pairs.yes, pairs.right)
+    curve = calibration(pairs.yes, pairs.right)
     figure, ax = plots.new_figure("probability of yes", "share of tools that are right")
     ax.plot([0, 1], [0, 1], "--", color=plots.GREY)
     ax.plot(curve.predicted, curve.right, "o-")
     run.save_figure(figure, "calibration")
+
+
+def by_rank(
+    yes: Float[np.ndarray, "N I"],
+    right: Bool[np.ndarray, "N I"],
+    scores: Float[np.ndarray, "N I"],
+    ranks: int,
+) -> Float[np.ndarray, " 1+ranks"]:
+    """Computes the share of yes for the right tool, and for each of the nearest wrong tools.
+
+    Args:
+      yes: probability of yes.
+      right: whether the tool is the query's.
+      scores: scores of the tools; the larger, the nearer.
+      ranks: number of wrong tools per query.
+    """
+    order = np.argsort(np.where(right, -np.inf, scores), axis=1, kind="stable")[:, ::-1][:, :ranks]
+    nearest = np.take_along_axis(yes, order, axis=1)
+    return np.concatenate([[(yes[right] > 0.5).mean()], (nearest > 0.5).mean(axis=0)])
+
+
+def by_tool(
+    yes: Float[np.ndarray, "N I"], right: Bool[np.ndarray, "N I"]
+) -> tuple[Float[np.ndarray, " I"], Float[np.ndarray, " I"]]:
+    """Computes the misses and false alarms of each tool.
+
+    Returns:
+      the share of no among the queries for which a tool is right, NaN for a tool that is never
+      right; and the share of yes among the others.
+    """
+    accepted = yes > 0.5
+    with np.errstate(invalid="ignore"):
+        misses = (right & ~accepted).sum(axis=0) / right.sum(axis=0)
+    return misses, (~right & accepted).sum(axis=0) / (~right).sum(axis=0)
+
+
+def calibration(
+    yes: Float[np.ndarray, "N I"], right: Bool[np.ndarray, "N I"], bins: int = 10
+) -> Calibration:
+    """Computes how often the tool is right, by the probability of yes in B bins."""
+    place = np.minimum((yes * bins).astype(int), bins - 1).ravel()
+    pairs = np.bincount(place, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        predicted = np.bincount(place, weights=yes.ravel(), minlength=bins) / pairs
+        share = np.bincount(place, weights=right.ravel(), minlength=bins) / pairs
+    return Calibration(predicted, share, pairs)
+
+
+def best_threshold(yes: Float[np.ndarray, "n I"], right: Bool[np.ndarray, "n I"]) -> float:
+    """Returns the threshold with the smallest sum of the rates of misses and false alarms.
+
+    It depends on labels: give it queries that are not reported.
+    """
+    levels = np.unique(yes)
+    misses = np.searchsorted(np.sort(yes[right]), levels, side="right") / right.sum()
+    alarms = 1 - np.searchsorted(np.sort(yes[~right]), levels, side="right") / (~right).sum()
+    return float(levels[np.argmin(misses + alarms)])
 
 
 if __name__ == "__main__":

@@ -10,14 +10,15 @@ Some tools are shown, one is used, and its success is the reward. Rerankers:
              the same for every tool and query, and otherwise picks at random
 
 No learner knows the probability that a shown tool is used. ``recognised`` is this probability r for
-right tools, measured over slates drawn from the documents' embeddings: a constant r scales the
-steps of ``reranked``, an r that varies between queries biases them.
+right tools, measured over slates drawn from the documents' embeddings. ``reranked`` divides by pi,
+the probability that a tool is on the slate, so on average the row of the right tool moves by r, not
+by 1: a constant r scales its steps, an r that varies between queries biases them.
 
     recognised/..           r over queries (mean), over those of one tool (least, most), and the
                             share of queries with r below 0.1 (never) and above 0.9 (always)
     RERANKER/LEARNER/..     success of the tool used (online), nDCG@k by the last embeddings (final)
 
-2 cores: 40 s; no server is needed.
+Letters: N queries, I tools, k tools shown. 2 cores: 40 s; no server is needed.
 """
 
 from pathlib import Path
@@ -25,6 +26,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 from omegaconf import DictConfig
 
 import jaxret as jr
@@ -34,11 +36,12 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from experiments.real_judge.learn import measure
-from experiments.real_judge.recognition import recognition
 from experiments.real_judge.table import TABLE, Pairs, joined, load
-from jaxret.environments.environment import Environment
+from jaxret.environments.environment import Environment, SlateReranker
+from jaxret.rules.policies import Policy
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
+from jaxret.types import PRNGKey
 
 RERANKERS = ("none", "judge", "matched")
 COLUMNS = ("online", "final")
@@ -117,6 +120,42 @@ def environments(pairs: Pairs, recognised: float, shown: int) -> dict[str, Envir
         "judge": Environment(reranker=jr.judging_reranker(pairs.yes)),
         "matched": Environment(reranker=jr.simulated_reranker(accuracy=accuracy)),
     }
+
+
+def recognition(
+    reranker: SlateReranker,
+    policy: Policy,
+    logits: Float[Array, "N I"],
+    labels: Int[Array, "N L"],
+    key: PRNGKey,
+    draws: int,
+) -> Float[np.ndarray, " N"]:
+    """Computes the share of slates with a right tool on which the reranker uses a right one.
+
+    Args:
+      reranker: reranker of the N queries.
+      policy: draws slates of k tools.
+      logits: logits of the tools.
+      labels: right tools, -1 pads.
+      key: consumed.
+      draws: slates per query.
+
+    Returns:
+      the shares; NaN where no slate has a right tool.
+    """
+
+    def draw(key, query):
+        show, rerank = jax.random.split(key)
+        slate = policy.show(show, logits[query], None)
+        right = (slate.items[:, None] == labels[query][None, :]).any(axis=1)
+        return right.any(), right[reranker(rerank, slate, labels[query], query)]
+
+    def count(key, query):
+        present, used = jax.vmap(draw, (0, None))(jax.random.split(key, draws), query)
+        return used.sum() / present.sum()  # 0 / 0 is NaN
+
+    queries = jnp.arange(len(labels))
+    return np.asarray(jax.jit(jax.vmap(count))(jax.random.split(key, len(labels)), queries))
 
 
 if __name__ == "__main__":

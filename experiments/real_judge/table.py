@@ -22,19 +22,12 @@ TABLE = Path(__file__).with_name("deskbank.npz")
 
 
 class JudgeTable(NamedTuple):
-    """The verdicts of a judge.
+    """The verdicts of a judge."""
 
-    Attributes:
-      judge: its model, and the hash of the prompt.
-      tools: I ids.
-      queries: N ids.
-      yes: probability of yes against no [N, I]; NaN for a pair that has not been asked.
-    """
-
-    judge: dict[str, str]
-    tools: tuple[str, ...]
-    queries: tuple[str, ...]
-    yes: Float[np.ndarray, "N I"]
+    judge: dict[str, str]  # its model, and the hash of the prompt
+    tools: tuple[str, ...]  # ids
+    queries: tuple[str, ...]  # ids
+    yes: Float[np.ndarray, "N I"]  # probability of yes; NaN for a pair that has not been asked
 
     @property
     def share(self) -> float:
@@ -42,11 +35,7 @@ class JudgeTable(NamedTuple):
         return float(np.isfinite(self.yes).mean())
 
     def save(self, path: Path) -> None:
-        """Writes the file in one piece; probabilities are rounded to 16 bits.
-
-        Args:
-          path: an existing file is replaced.
-        """
+        """Writes or replaces a file in one piece; probabilities are rounded to 16 bits."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{os.getpid()}-{path.name}")
         with part.open("wb") as file:
@@ -62,36 +51,21 @@ class JudgeTable(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """The task that was judged, and the verdicts in its order.
-
-    Attributes:
-      task: N queries, I tools.
-      yes: probability of yes [N, I].
-      right: whether the tool is the query's [N, I].
-    """
+    """The task that was judged, and the verdicts in its order."""
 
     task: Task
-    yes: Float[np.ndarray, "N I"]
-    right: Bool[np.ndarray, "N I"]
+    yes: Float[np.ndarray, "N I"]  # probability of yes
+    right: Bool[np.ndarray, "N I"]  # whether the tool is the query's
 
 
 def empty(judge: dict[str, str], tools: Sequence[str], queries: Sequence[str]) -> JudgeTable:
-    """Makes a table in which no pair has been asked.
-
-    Args:
-      judge: model, and the hash of the prompt.
-      tools: I ids.
-      queries: N ids.
-    """
+    """Makes a table in which no pair has been asked."""
     unasked = np.full((len(queries), len(tools)), np.nan, np.float32)
     return JudgeTable(judge, tuple(tools), tuple(queries), unasked)
 
 
 def load(path: Path = TABLE) -> JudgeTable:
     """Reads a table.
-
-    Args:
-      path: path of the file.
 
     Raises:
       FileNotFoundError: if there is no file yet.
@@ -111,11 +85,7 @@ def load(path: Path = TABLE) -> JudgeTable:
 
 
 def joined(task: Task, table: JudgeTable) -> Pairs:
-    """Joins verdicts to a task.
-
-    Args:
-      task: has the queries and tools of the table.
-      table: the verdicts.
+    """Joins verdicts to a task that has the queries and tools of the table.
 
     Returns:
       The longest sequence of first tools with verdicts for all queries, and the queries that one of
@@ -152,13 +122,7 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
 
 
 def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
-    """Splits the queries by question: some choose a threshold, the others are used otherwise.
-
-    Args:
-      pairs: any.
-      share: share of the queries that choose a threshold, in (0, 1).
-      seed: seed of the cut.
-    """
+    """Splits the queries by question: a share chooses a threshold, the rest is used otherwise."""
     apart = pairs.task.parts(validation=share, seeds=[seed]).validation[0]
     some, rest = (
         Pairs(pairs.task.select(rows), pairs.yes[rows], pairs.right[rows])
@@ -168,13 +132,7 @@ def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
 
 
 def judge_environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
-    """Makes the environment that rewards a learner.
-
-    Args:
-      pairs: the verdicts.
-      kind: labels, hard, threshold or soft.
-      threshold: threshold of the probability of yes; read where the kind is threshold.
-    """
+    """Makes the environment that rewards by a kind of verdict: labels, hard, soft or threshold."""
     if kind == "labels":
         return Environment()
     if kind == "soft":

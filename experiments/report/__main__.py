@@ -20,24 +20,24 @@ from omegaconf import DictConfig
 
 from experiments import (
     evaluate_retrieval,
+    exploration,
+    forgetting,
     latency,
     orag,
     paper_settings,
+    regret,
     rerank,
     tune,
+    variance,
+    warm_start,
 )
 from experiments.common.config import plain
 from experiments.common.experiment import command
-from experiments.exploration import __main__ as exploration
-from experiments.forgetting import __main__ as forgetting
 from experiments.multihop import __main__ as multihop
-from experiments.regret import __main__ as regret
 from experiments.report import page
 from experiments.report.jobs import Job, plan
 from experiments.report.workers import Task, side_by_side
 from experiments.transfer import __main__ as transfer
-from experiments.variance import __main__ as variance
-from experiments.warm_start import __main__ as warm_start
 from jaxret.runtime.validate import require
 
 MODULES = (evaluate_retrieval, exploration, latency, multihop, orag, paper_settings, regret)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.tables import cell
+from experiments.common.tables import cell, markdown
 from experiments.report.jobs import Job
 from jaxret.evaluation import plots
 from jaxret.runtime import tracking
@@ -88,12 +88,12 @@ def table(
     if rows is None:
         ends = [(name, f"/{column}") for name in results for column in columns]
         rows = list(dict.fromkeys(name.removesuffix(e) for name, e in ends if name.endswith(e)))
-    lines = [["", *columns], ["---"] * (1 + len(columns))]
+    lines = []
     for row in rows:
         cells = [cell(results.get(f"{row}/{column}")) for column in columns]
         if any(cells):
             lines.append([f"`{row}`", *cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown(["", *columns], lines)
 
 
 def draw(curves: Mapping[str, tuple[Job, str]], path: Path) -> None:

@@ -61,33 +61,17 @@ class Bench:
         return Parts(training=train, validation=validation, heldout=test)
 
     def texts(self, rows: Rows) -> list[str]:
-        """Returns the texts of some queries, as they are encoded.
-
-        Args:
-          rows: positions of the queries [M].
-        """
+        """Returns the texts of some queries, as they are encoded."""
         assert self.task.texts is not None
         return [self.task.texts[row] for row in rows]
 
     def ranking(self, name: str, seed: int, part: str, compute: Callable[[], Ranking]) -> Ranking:
-        """Computes a method's ranking of a part, or reads it from the run.
-
-        Args:
-          name: name of the method.
-          seed: seed of its training.
-          part: train, validation or test.
-          compute: returns the ranking.
-        """
+        """Computes the ranking of a part by a method of a seed, or reads it from the run."""
         found = self.run.result(f"{name}-{seed}-{part}", lambda: compute()._asdict())
         assert len(found["items"]) == len(getattr(self.parts, part))
         return Ranking(**found)
 
     def search(self, retriever: Retriever, part: str) -> Ranking:
-        """Ranks the queries of a part by a first stage; of equal scores the earlier row is first.
-
-        Args:
-          retriever: searches the whole catalogue.
-          part: train, validation or test.
-        """
+        """Ranks the queries of a part by a first stage; of equal scores the earlier row wins."""
         texts = self.texts(getattr(self.parts, part))
         return search(retriever, texts, self.kept)

@@ -28,9 +28,9 @@ from typing import Any, TypeAlias
 
 from omegaconf import DictConfig
 
+import jaxret as jr
 from experiments.common.config import plain
 from experiments.common.learners import learner_grid
-from experiments.retrieval import online_method
 from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS, RETRIEVERS, config_of
 from jaxret.learners.rank_one import rule_of
@@ -57,8 +57,7 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
     Args:
       bench: data, parts and recipes.
       name: name of the method; ``NAME+first`` is the refiner NAME with the first stage's score
-          added,
-        ``NAME+once`` the online learner NAME after a stream that shows each query once.
+        added, ``NAME+once`` the online learner NAME after a stream that shows each query once.
       seed: seed of its training or stream.
       part: train, validation or test.
     """
@@ -88,8 +87,50 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
         more = {"first": ranked_by(bench, recipe["hard"], 0)} if recipe["model"] == "dpr" else {}
         return _fitted(RETRIEVERS, bench, name, seed, **more)
     if name.partition("+")[0] in (bench.cfg.get("learners") or {}):
-        return online_method.retriever(bench, name, seed)
+        return learnt_online(bench, name, seed)
     return untrained(bench, name)
+
+
+def learnt_online(bench: Bench, name: str, seed: int) -> Retriever:
+    """Returns what an online learner has learnt from a stream of training queries.
+
+    These are its last rows, and its query map where it has one. Each training query comes
+    ``online.exposures`` times, or once for ``NAME+once`` (ORAG Tables 1 and 2), in an order of each
+    seed; the feedback is one bit, whether the tool shown was right. The setting whose last rows
+    rank the validation part best, on average over the seeds, is chosen. What each seed has learnt
+    is in ``embeddings/NAME/SEED`` of the run.
+
+    Args:
+      bench: data and parts.
+      name: name of the learner, or ``NAME+once``.
+      seed: one of those that are streamed.
+    """
+    base, _, extra = name.partition("+")
+    cfg, task, parts, step = bench.cfg, bench.task, bench.masks, f"{name}-stream"
+    seeds = range(cfg.seed, cfg.seed + cfg.online.seeds)
+    folder = bench.run.directory / "embeddings" / name
+
+    def learn():
+        swept = jr.sweep(
+            learner_grid(base, plain(cfg.learners)[base]),
+            task,
+            part=parts.training,
+            exposures=1 if extra == "once" else cfg.online.exposures,
+            seeds=seeds,
+            resume=bench.run.resume(step),
+            chunk=cfg.online.chunk,
+        )
+        ndcg = f"ndcg@{cfg.online.k}"
+        best = swept.best(on=parts.validation, metric=ndcg)
+        for one in seeds:
+            best.save(folder / str(one), one)
+        ranked = jr.evaluate(best, task, [f"recall@{cfg.online.k}", ndcg], part=parts.heldout)
+        return {"order": best.order, **{f"heldout/{m}": x.values for m, x in ranked.items()}}
+
+    bench.run.result(step, learn)
+    learnt = jr.load_embeddings(folder / str(seed))
+    plainly = dense(name, learnt.theta, task.encoder, cache=bench.cache)
+    return plainly._replace(read=lambda texts: learnt.map_queries(plainly.read(texts)))
 
 
 def untrained(bench: Bench, name: str) -> Retriever:
@@ -155,9 +196,6 @@ def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -
       name: name of a method that has one `before`.
       seed: seed of its training.
       read: texts -> vectors, in place of the first retriever's own function.
-
-    Returns:
-      (texts, ranking of the stage before, progress) -> ranking.
     """
     recipe = bench.recipes[name.partition("+")[0]]
     if recipe["model"] != "refit":

@@ -39,33 +39,20 @@ from jaxret.types import Choice, Feedback, PRNGKey
 
 
 class Past(NamedTuple):
-    """Information of an adversary when it chooses the rewards of a round.
+    """Information of an adversary when it chooses the rewards of a round."""
 
-    Attributes:
-      lots: random numbers of the adversary in [0, 1) [2].
-      time: the round, as a share of all rounds [].
-      loss: L_t [].
-      bound: U_t, the guard's bound of the loss [].
-    """
-
-    lots: Float[Array, " 2"]
-    time: Float[Array, ""]
-    loss: Float[Array, ""]
-    bound: Float[Array, ""]
+    lots: Float[Array, " 2"]  # random numbers of the adversary in [0, 1)
+    time: Float[Array, ""]  # the round, as a share of all rounds
+    loss: Float[Array, ""]  # L_t
+    bound: Float[Array, ""]  # U_t, the guard's bound of the loss
 
 
 class Guarded(NamedTuple):
-    """The settings of a guard.
+    """The settings of a guard."""
 
-    Attributes:
-      delta: probability with which more than the budget may be lost.
-      epsilon: share of the rounds in which static retrieval is shown.
-      times: the budget, as a multiple of the smallest one that is allowed.
-    """
-
-    delta: float
-    epsilon: float
-    times: float
+    delta: float  # probability with which more than the budget may be lost
+    epsilon: float  # share of the rounds in which static retrieval is shown
+    times: float  # the budget, as a multiple of the smallest one that is allowed
 
     @property
     def budget(self) -> float:

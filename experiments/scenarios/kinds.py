@@ -26,33 +26,19 @@ from jaxret.task import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The task and the stream of a scenario.
+    """The task and the stream of a scenario."""
 
-    Attributes:
-      task: whose queries are streamed.
-      rounds: rounds of the stream.
-      seed: seed of what a scenario draws.
-      cache: folder of encoded texts.
-    """
-
-    task: Task
-    rounds: int
-    seed: int
-    cache: Path
+    task: Task  # its queries are streamed
+    rounds: int  # rounds of the stream
+    seed: int  # seed of what a scenario draws
+    cache: Path  # folder of encoded texts
 
     def at(self, share: float) -> int:
         """Returns the round at a share of the stream."""
         return round(share * self.rounds)
 
     def documents(self, name: str) -> Float[np.ndarray, "I d"]:
-        """Encodes the tools by another template.
-
-        Args:
-          name: name of the template.
-
-        Returns:
-          [I, d].
-        """
+        """Encodes the tools by another template."""
         assert self.task.dataset is not None
         assert self.task.encoder is not None
         texts = [template(name)(one) for one in self.task.dataset.documents]
@@ -61,19 +47,12 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A scenario.
-
-    Attributes:
-      environment: function from a `Place` to the environment.
-      begins: when the trouble begins, as a share of the stream.
-      shown: tools in a round.
-      calm: the environment without the trouble.
-    """
+    """A scenario."""
 
     environment: Callable[[Place], Environment]
-    begins: float = 0.0
-    shown: int = 1
-    calm: Environment = field(default_factory=Environment)
+    begins: float = 0.0  # when the trouble begins, as a share of the stream
+    shown: int = 1  # tools in a round
+    calm: Environment = field(default_factory=Environment)  # the environment without the trouble
 
 
 def swapped(*, share: float, at: float) -> Scenario:

@@ -15,16 +15,10 @@ Success = Float[np.ndarray, "S T"]  # success of the tool used, 0 or 1
 
 
 class Windows(NamedTuple):
-    """The windows of rounds over which success is averaged.
+    """The windows of rounds over which success is averaged."""
 
-    Attributes:
-      rounds: length of a window in rounds.
-      within: largest deficit of a window's mean success, compared with the calm environment, that
-        counts as recovered.
-    """
-
-    rounds: int
-    within: float
+    rounds: int  # length of a window
+    within: float  # largest deficit against the calm environment that counts as recovered
 
 
 def measures(
@@ -33,9 +27,9 @@ def measures(
     """Compares a learner in a scenario with the calm environment and with static retrieval.
 
     Args:
-      success: success of the learner in the scenario [S, T].
-      calm: success of the same learner on the same stream in the calm environment [S, T].
-      static: success of static retrieval in the scenario [S, T].
+      success: success of the learner in the scenario.
+      calm: success of the same learner on the same stream in the calm environment.
+      static: success of static retrieval in the scenario.
       begins: the round in which the trouble begins.
       windows: over which success is averaged.
 
@@ -64,21 +58,15 @@ def measures(
 
 
 def of_guard(
-    guarded: Mapping[str, np.ndarray],
-    free: Float[np.ndarray, "S T"],
-    static: Float[np.ndarray, "S T"],
-    windows: Windows,
-) -> dict[str, np.ndarray]:
+    guarded: Mapping[str, np.ndarray], free: Success, static: Success, windows: Windows
+) -> dict[str, Float[np.ndarray, " S"]]:
     """Computes the cost of a guard, and the losses that remain with it.
 
     Args:
       guarded: ``success`` [S, T] of the guarded learner, and ``stopped`` [S].
-      free: success of the learner without the guard [S, T].
-      static: success of static retrieval [S, T].
+      free: success of the learner without the guard.
+      static: success of static retrieval.
       windows: over which success is averaged.
-
-    Returns:
-      ``guard/cost``, ``guard/worst``, ``guard/loss`` and ``guard/stopped``, each [S].
     """
     success = guarded["success"].astype(np.float64)
     return {
@@ -90,15 +78,7 @@ def of_guard(
 
 
 def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:
-    """Computes the means of all whole windows; of all rounds, where they are fewer.
-
-    Args:
-      values: [S, T].
-      rounds: rounds of a window.
-
-    Returns:
-      [S, n], by the first round of the window.
-    """
+    """Computes the means of all whole windows, in order; of all rounds, where they are fewer."""
     width = min(rounds, values.shape[1])
     return plots.running_mean(values, width)[:, width - 1 :]
 
@@ -106,12 +86,7 @@ def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:
 def largest_loss(success: Success, static: Success) -> Float[np.ndarray, " S"]:
     """Computes the largest number of successes that a learner was behind static retrieval.
 
-    Args:
-      success: success of the learner [S, T].
-      static: success of static retrieval [S, T].
-
-    Returns:
-      [S]; 0 for a learner that was never behind.
+    It is 0 for a learner that was never behind.
     """
     behind = plots.cumulative(np.asarray(static, np.float64) - success)
     return np.maximum(behind.max(axis=1), 0.0)

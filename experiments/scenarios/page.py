@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from experiments.common.tables import markdown
 from experiments.scenarios.measures import means
 from jaxret.evaluation import plots
 
@@ -54,28 +55,22 @@ def overview(
 ) -> str:
     """Formats the worst window of each learner minus static retrieval's, a row per scenario."""
     rules = [rule for rule in learners if rule != "frozen"]
-    lines = [["scenario", *(f"`{rule}`" for rule in rules)], ["---"] + ["---:"] * len(rules)]
+    rows = []
     for name in scenarios:
         values = (results.get(f"{name}/{rule}/worst") for rule in rules)
-        lines.append([name, *(cell(value, 3) for value in values)])
-    return markdown(lines)
+        rows.append([name, *(cell(value, 3) for value in values)])
+    return markdown(["scenario", *(f"`{rule}`" for rule in rules)], rows, "---:")
 
 
 def table(results: Mapping[str, Mapping[str, Any]], scenario: str, learners: Sequence[str]) -> str:
     """Formats the table of a scenario, a row per learner."""
-    heads = [head for head, _ in COLUMNS.values()]
-    lines = [["rule", *heads], ["---"] + ["---:"] * len(heads)]
+    rows = []
     for learner in learners:
         row = f"{scenario}/{learner}"
         if f"{row}/accuracy" in results:
             cells = [cell(results.get(f"{row}/{key}"), n) for key, (_, n) in COLUMNS.items()]
-            lines.append([f"`{learner}`", *cells])
-    return markdown(lines)
-
-
-def markdown(lines: Sequence[Sequence[str]]) -> str:
-    """Formats rows of cells as a table; the second row aligns the columns."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+            rows.append([f"`{learner}`", *cells])
+    return markdown(["rule", *(head for head, _ in COLUMNS.values())], rows, "---:")
 
 
 def cell(value: Mapping[str, Any] | None, digits: int) -> str:

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from jaxret.nn.qwen3 import Qwen3Config, qwen3
+from jaxret.nn.qwen3 import Qwen3, Qwen3Config
 from jaxret.runtime.validate import require
 
 CLOSING = "<|endoftext|>"
@@ -111,7 +111,7 @@ def _tensors(config: Qwen3Config, seed: int) -> dict[str, np.ndarray]:
     Matrices are drawn from N(0, 1 / in). With the standard deviation 0.02 of `qwen3`, which suits a
     thousand inputs, the last token of a narrow network would hardly depend on the text.
     """
-    params = jax.jit(qwen3(config).init)(jax.random.key(seed))
+    params = jax.jit(Qwen3.functions(config).init)(jax.random.key(seed))
     params = jax.tree.map_with_path(
         lambda path, x: x / (0.02 * len(x) ** 0.5) if path[-1].key == "kernel" else x, params
     )

@@ -20,15 +20,7 @@ Setting = Float[np.ndarray, "S n"]
 
 @dataclass(frozen=True)
 class Protocol:
-    """The task, parts and seeds that all learners share.
-
-    Attributes:
-      cfg: settings of the experiment.
-      run: the run's directory.
-      task: whose queries are streamed.
-      parts: parts of each seed.
-      seeds: S numbers.
-    """
+    """The task, parts and seeds that all learners share."""
 
     cfg: DictConfig
     run: RunDirectory
@@ -114,12 +106,6 @@ def unseen(
     more: Callable[[Float[np.ndarray, "S I d"]], Mapping[str, np.ndarray]],
 ) -> tuple[Results, Setting, dict[str, np.ndarray]]:
     """Streams only the training part, and ranks that and the held-out part.
-
-    Args:
-      protocol: task, parts and seeds.
-      step: name of the learner.
-      grid: the settings.
-      more: the last rows [S, I, d] -> more to keep.
 
     Returns:
       results; the setting of each seed, chosen on its validation part; and what ``more`` gave.

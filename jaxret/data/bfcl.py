@@ -40,9 +40,6 @@ def load(path: str | Path) -> Dataset:
     Args:
       path: a folder with ``BFCL_v4_<category>.json`` and the same under ``possible_answer/``.
 
-    Returns:
-      The data set.
-
     Raises:
       FileNotFoundError: if the folder is missing or has no category, or a category has no possible
         answers.

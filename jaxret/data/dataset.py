@@ -6,7 +6,7 @@ Documents are stored as in the source: a dict of top-level fields under the sour
 (``name``, ``description``, ``parameters``, ...), or a string of running text.
 `jaxret.data.templates` renders either as the text that is encoded.
 
-Letters: I tools, N queries, L labels a query (padded with -1).
+Letters: I tools, N queries, L labels per query (padded with -1).
 """
 
 from collections.abc import Hashable, Iterable
@@ -57,7 +57,7 @@ class Dataset:
     labels: Int[np.ndarray, "N L"]  # int32 positions in tool_ids, -1 pads
     groups: Int[np.ndarray, " N"]  # int32, equal for queries of one question
     split: tuple[str, ...] | None  # N
-    steps: tuple[tuple[Step, ...], ...] | None  # N, empty where a query has a single hop
+    steps: tuple[tuple[Step, ...], ...] | None  # N, empty if a query has a single hop
     merged_tools: int  # number of duplicates in the source
     merged_queries: int
 

@@ -11,6 +11,7 @@ from itertools import chain
 
 from jaxret.data.dataset import Dataset, build
 from jaxret.data.jsonl import read_queries, read_tools
+from jaxret.runtime.validate import require_one_of
 
 PARTS = {
     "single": ("queries.jsonl",),
@@ -25,14 +26,10 @@ def load(part: str = "single") -> Dataset:
     Args:
       part: "single" (2,016 queries of one tool), "multi" (336 of 2 to 5 tools) or "all".
 
-    Returns:
-      The data set.
-
     Raises:
       ValueError: if ``part`` is unknown.
     """
-    if part not in PARTS:
-        raise ValueError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
+    require_one_of("part", part, PARTS)
     with importlib.resources.as_file(importlib.resources.files("jaxret.data")) as data:
         folder = data / "deskbank"
         queries = chain.from_iterable(read_queries(folder / file) for file in PARTS[part])

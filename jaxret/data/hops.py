@@ -64,7 +64,7 @@ def by_evidence(dataset: Dataset) -> Dataset:
       ValueError: if no query has two labels.
     """
     if dataset.labels.shape[1] < 2:
-        raise ValueError(f"{dataset.name} has one label a query: there is nothing to plan")
+        raise ValueError(f"{dataset.name} has one label per query: there is nothing to plan")
     steps = tuple(
         tuple(Step(query=text, label=int(item)) for item in right if item >= 0)
         for text, right in zip(dataset.queries, dataset.labels, strict=True)

@@ -40,7 +40,7 @@ def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarra
       others: M queries.
 
     Returns:
-      Similarities [N] in [0, 1]; 0 where there are no others.
+      Similarities [N] in [0, 1]; 0 if there are no others.
     """
     found = np.zeros(len(texts), np.float32)
     for rows, shares in _shares(texts, others):

@@ -24,7 +24,7 @@ class Split(NamedTuple):
 def own_split(
     dataset: Dataset, *, validation: float = 0.1, test: float = 0.2, seed: int = 0
 ) -> Split:
-    """Splits the queries, following the data set's own split where it has train and test.
+    """Splits the queries, following the data set's own split if it has train and test.
 
     Where the own split has no validation part, a share of train becomes one. A data set without a
     split, with a single part or with a split into tasks is divided at random. Random divisions are
@@ -32,8 +32,8 @@ def own_split(
 
     Args:
       dataset: the data set.
-      validation: share of train, or of all queries where there is no split.
-      test: share of all queries where there is no split; unused otherwise.
+      validation: share of train, or of all queries if there is no split.
+      test: share of all queries if there is no split; unused otherwise.
       seed: seed of the random division.
 
     Returns:
@@ -68,7 +68,7 @@ def overlap(dataset: Dataset) -> Bool[np.ndarray, " N"]:
       dataset: with N queries.
 
     Returns:
-      A mask [N]; all False where the data set has no parts.
+      A mask [N]; all False if the data set has no parts.
 
     Raises:
       ValueError: a split has other names or lacks train or test.
@@ -82,7 +82,7 @@ def overlap(dataset: Dataset) -> Bool[np.ndarray, " N"]:
 
 
 def _sides(dataset: Dataset) -> Int[np.ndarray, " N"] | None:
-    """Returns 0 for train, 1 for validation, 2 for test; None where there are no such parts."""
+    """Returns 0 for train, 1 for validation, 2 for test; None if there are no such parts."""
     names = set(dataset.split or ())
     if len(names) < 2 or not names & PART_NAMES.keys():
         return None

@@ -88,7 +88,7 @@ def raw(document: Document) -> str:
 
 @_normalised
 def name_description(document: Document) -> str:
-    """Renders ``name: description``, or one of the two where the other is missing."""
+    """Renders ``name: description``, or one of the two if the other is missing."""
     fields = _fields(document)
     keys = (*DESCRIBING, "api_description", "documentation")
     about = next((fields[key] for key in keys if not _is_empty(fields.get(key))), None)

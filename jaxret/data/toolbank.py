@@ -21,6 +21,7 @@ from typing import Any
 
 from jaxret.data.dataset import Dataset, Document, Query, build
 from jaxret.runtime.files import existing, json_lines, parquet_rows
+from jaxret.runtime.validate import require_one_of
 
 BANKS = {
     "numpy": ("NumpyBank", "numpy_function_descriptions.json"),
@@ -52,8 +53,7 @@ def load(
       ValueError: if a file is damaged, a tool is described twice, or a query has no text.
       ImportError: if the files are parquet and pyarrow is not installed.
     """
-    if bank not in BANKS:
-        raise ValueError(f"bank must be one of {', '.join(BANKS)}, got {bank!r}")
+    require_one_of("bank", bank, BANKS)
     if unknown not in ("refuse", "drop"):
         raise ValueError(f"unknown must be 'refuse' or 'drop', got {unknown!r}")
     folder = existing(path, "a folder with ToolBank's queries and its tool files")

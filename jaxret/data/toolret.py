@@ -48,7 +48,7 @@ class Benchmark(NamedTuple):
     dataset: Dataset  # nothing is merged; ``split`` names the task
     ids: tuple[str, ...]  # N, the ids of the source, distinct within a task
     queries: tuple[str, ...]  # N, without instruction
-    instructions: tuple[str, ...]  # N, empty where there is none
+    instructions: tuple[str, ...]  # N, empty if there is none
     tasks: dict[str, str]  # category of each task
     pools: tuple[str, ...]  # I, the folder of ``tools`` that each is from
 

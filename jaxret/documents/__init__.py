@@ -1,44 +1,6 @@
 """Tool documents: their fields, the rules of a tool profile, expansion by language models
 (Tool-REX)."""
 
-from jaxret.documents.expansion import (
-    Outcome,
-    Prompts,
-    Stages,
-    expand_documents,
-    expand_question,
-    judge_question,
-)
-from jaxret.documents.fields import (
-    GROUPS,
-    Audit,
-    Reading,
-    audit,
-    canonical_fields,
-    original,
-    profile,
-    read,
-    unknown_fields,
-)
-from jaxret.documents.tool_profile import Rules, expand, violations
+import lazy_loader
 
-__all__ = [
-    "GROUPS",
-    "Audit",
-    "Outcome",
-    "Prompts",
-    "Reading",
-    "Rules",
-    "Stages",
-    "audit",
-    "canonical_fields",
-    "expand",
-    "expand_documents",
-    "expand_question",
-    "judge_question",
-    "original",
-    "profile",
-    "read",
-    "unknown_fields",
-    "violations",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

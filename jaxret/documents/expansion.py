@@ -106,7 +106,7 @@ class Stages(NamedTuple):
 class Outcome(NamedTuple):
     """The result of one document."""
 
-    profile: dict[str, Any] | None  # accepted; with example_usage, where the model wrote some
+    profile: dict[str, Any] | None  # accepted; with example_usage if the model wrote some
     problem: Problem | None  # None if there is a profile
     rounds: int  # rounds of refinement
 
@@ -124,7 +124,7 @@ class Draft(NamedTuple):
     answer: str
     profile: dict[str, Any] | None
     problem: Problem | None  # None: the profile keeps all rules
-    long: Long | None = None  # set where the only problem is that texts are too long
+    long: Long | None = None  # set if the only problem is that texts are too long
 
 
 def expand_documents(
@@ -145,7 +145,7 @@ def expand_documents(
       rules: the bounds of a profile.
       rounds: largest number of refinements.
       verdicts: how often a judge is asked that says neither true nor false.
-      confirm: the fields that the judge is asked about alone, from `CONFIRMABLE`.
+      confirm: the fields about which the judge is asked separately, from `CONFIRMABLE`.
       prompts: the texts of the questions.
 
     Returns:
@@ -290,7 +290,7 @@ def _checked(answer: str, found: Any, rules: Rules) -> Draft:
 
 
 def _too_long(profile: Any, rules: Rules) -> Long | None:
-    """Finds the texts to shorten; None where the profile has another fault."""
+    """Finds the texts to shorten; None if the profile has another fault."""
     if not isinstance(profile, dict):
         return None
     fields = tuple(
@@ -382,7 +382,7 @@ def _judged(
     verdicts: int,
     prompts: Prompts,
 ) -> list[Draft]:
-    """Returns the drafts, with a problem where the judge does not accept a profile."""
+    """Returns the drafts, with a problem if the judge does not accept a profile."""
     judged = list(drafts)
     questions = {
         row: judge_question(documents[row], draft.profile, prompts.judge)

@@ -150,9 +150,6 @@ BY_PROFILE = {name: key for key, group in GROUPS.items() for name in group.profi
 def read(document: Document | None) -> Reading:
     """Reads a document in any of its forms.
 
-    Args:
-      document: a dict or a string.
-
     Returns:
       The kind of the document and its fields.
 
@@ -180,9 +177,6 @@ def read(document: Document | None) -> Reading:
 def original(document: Document) -> dict[str, Any]:
     """Returns the fields of the documentation without those that were added to it (`ADDED`).
 
-    Args:
-      document: a dict or a string.
-
     Raises:
       TypeError: the document is neither a dict nor a string.
       ValueError: the document has no content but additions.
@@ -191,10 +185,7 @@ def original(document: Document) -> dict[str, Any]:
 
 
 def profile(document: Document) -> dict[str, Any]:
-    """Returns the fields of the tool profile; an empty dict where the document has none.
-
-    Args:
-      document: a dict or a string.
+    """Returns the fields of the tool profile; an empty dict if the document has none.
 
     Raises:
       TypeError: the value under ``tool_profile`` is not an object.
@@ -220,9 +211,6 @@ def canonical_fields(document: Document) -> dict[str, list[Any]]:
 
     The fields of a tool profile count in the groups of `Group.profile`; pass `original` of a
     document to leave the profile out.
-
-    Args:
-      document: a dict or a string.
 
     Returns:
       The values that are not empty of every group of `GROUPS`, in the order of the document.
@@ -250,9 +238,6 @@ def audit(document: Document) -> Audit:
     guided if ``example_usage`` or ``limitations`` has a value. The rules see fields, not prose:
     guidance inside a description is overlooked, so the rules call more documents incomplete than a
     reader does. The fields of a tool profile count.
-
-    Args:
-      document: a dict or a string.
 
     Returns:
       Which of the two criteria the document meets.

@@ -10,9 +10,10 @@ A profile states only what the documentation supports, so the last three fields 
 text of the paper calls two fields function_description and limitations; its data and prompts use
 the names above, and so does `jaxret.data.templates`.
 
-An expanded document is the original with the profile. ``example_usage`` is not part of it, since
-retrieval is better without. (The sentence of the paper on this says ``when_to_use``, but its data
-and its ablation show that ``example_usage`` was dropped.)
+An expanded document is the original with the profile, but without ``example_usage``, as in the
+paper, which found retrieval to be better without it; this was not tested here. (The sentence of the
+paper on this says ``when_to_use``, but its data and its ablation show that ``example_usage`` was
+dropped.)
 """
 
 import json

@@ -7,7 +7,7 @@
     embed.cache_name = "large-3"  # the vectors are kept on disk under this name
 
 The vectors are used as the callable returns them; they are not scaled to length 1. Nothing is known
-of a callable that could tell one model from another, so its vectors are kept on disk only where it
+of a callable that could tell one model from another, so its vectors are kept on disk only if it
 has a ``cache_name``: another model needs another name.
 
 Letters: n texts, d embedding width.
@@ -50,7 +50,7 @@ def encode_with(
     Args:
       function: takes a list of at most `SHARD` strings and returns as many vectors [n, d].
       texts: one or more.
-      cache: folder of kept vectors, which is read and written only where the callable has a
+      cache: folder of kept vectors, which is read and written only if the callable has a
         ``cache_name``; None keeps nothing.
       progress: whether to show a bar.
 

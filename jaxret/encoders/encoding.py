@@ -2,7 +2,7 @@
 
 The key of a vector is the hash of the encoder's fingerprint and of the text with its prefix.
 
-Letters: n texts, B texts in a batch, L tokens a text, d embedding width.
+Letters: n texts, B texts in a batch, L tokens per text, d embedding width.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

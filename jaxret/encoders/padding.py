@@ -1,6 +1,6 @@
 """Pads token numbers to few lengths, so that few programs are compiled.
 
-Letters: B texts in a batch, L tokens a text.
+Letters: B texts in a batch, L tokens per text.
 """
 
 from collections.abc import Iterator, Sequence

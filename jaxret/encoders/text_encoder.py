@@ -3,7 +3,7 @@
 Unlike the rest of the library an encoder holds a compiled function, so that the programs for its
 few padded lengths outlive a call.
 
-Letters: n texts, B texts in a batch, L tokens a text, H hidden width, d width of the vectors.
+Letters: n texts, B texts in a batch, L tokens per text, H hidden width, d width of the vectors.
 """
 
 import hashlib

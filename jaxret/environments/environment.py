@@ -88,15 +88,31 @@ class Environment(NamedTuple):
     counted from ``rotation``, draws with ``fold_in(respond key of the round, n)``. The numbers
     0 and 1 would collide with the two halves of that key, which noise and reranker use; they belong
     to rotation and drift, which do not draw.
+
+    Attributes:
+      noise_rate: probability with which a reward is inverted, in [0, 0.5], of all items or of each
+        item [I].
+      verdicts: a judge's rewards in [0, 1] of the stream's queries [N, I].
+      reranker: chooses the used item of each slate; None: the first item is used.
+      arrives: first round of each item [I].
+      leaves: first round without each item [I].
+      rotation: rotation of the queries.
+      drift: replacement of the right labels from one round on.
+      censoring: withholds the feedback of some rounds.
+      delay: delays feedback by some rounds.
+      poison: false rewards of an attacker.
+      restart: resets the learner to an earlier state.
+      rewriting: rewrites documents before one round.
+      effects: further effects, applied after those above.
     """
 
     SHARDED = ("arrives", "leaves")
 
-    noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None  # in [0, 0.5]
-    verdicts: Float[Array, "N I"] | None = None  # in [0, 1], of the stream's queries
+    noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None
+    verdicts: Float[Array, "N I"] | None = None
     reranker: SlateReranker | None = None
-    arrives: Int[Array, " I"] | None = None  # first round of each item
-    leaves: Int[Array, " I"] | None = None  # first round without it
+    arrives: Int[Array, " I"] | None = None
+    leaves: Int[Array, " I"] | None = None
     rotation: Rotation | None = None
     drift: Drift | None = None
     censoring: Censoring | None = None
@@ -104,14 +120,20 @@ class Environment(NamedTuple):
     poison: Poison | None = None
     restart: Restart | None = None
     rewriting: Rewriting | None = None
-    effects: tuple[Any, ...] = ()  # further effects, applied after those above
+    effects: tuple[Any, ...] = ()
 
 
 class Effect(NamedTuple):
-    """An effect that is present in an environment."""
+    """An effect that is present in an environment.
 
-    name: str  # the field, or ``effects[i]``
-    number: int  # number that keys its draws
+    Attributes:
+      name: name of the field, or ``effects[i]``.
+      number: number that is folded into the keys of the effect's draws.
+      effect: the effect.
+    """
+
+    name: str
+    number: int
     effect: Any
 
 
@@ -231,13 +253,7 @@ def available_at(
     Returns:
       [I].
     """
-    arrives, leaves = environment.arrives, environment.leaves
-    arrived = True if arrives is None else arrives <= t
-    not_left = True if leaves is None else t < leaves
-    if arrives is None or leaves is None:
-        available = available & arrived & not_left
-    else:
-        available = available & jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
+    available = available & _by_times(environment, t, t)
     for one in effects_with(environment, "available_at"):
         available = available & one.effect.available_at(t, available)
     return available
@@ -256,18 +272,22 @@ def always_available(
     Returns:
       [I].
     """
-    arrives, leaves = environment.arrives, environment.leaves
-    arrived = True if arrives is None else arrives <= 0
-    not_left = True if leaves is None else rounds <= leaves
-    if arrives is None or leaves is None:
-        available = available & arrived & not_left
-    else:
-        available = available & jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
+    available = available & _by_times(environment, 0, rounds - 1)
     if effects_with(environment, "available_at"):
         return lax.fori_loop(
             0, rounds, lambda t, always: available_at(environment, t, always), available
         )
     return available
+
+
+def _by_times(environment: Environment, first: Any, last: Any) -> Any:
+    """Returns which items have arrived by round ``first`` and not left by round ``last``."""
+    arrives, leaves = environment.arrives, environment.leaves
+    arrived = True if arrives is None else arrives <= first
+    not_left = True if leaves is None else last < leaves
+    if arrives is None or leaves is None:
+        return arrived & not_left
+    return jnp.where(leaves < arrives, arrived | not_left, arrived & not_left)
 
 
 def queries_at(
@@ -398,20 +418,12 @@ def effects_with(environment: Environment, *methods: str) -> list[Effect]:
 
 
 def intervenes(environment: Environment) -> bool:
-    """Returns whether an effect intervenes on the learner, which only the plain scan supports.
-
-    Args:
-      environment: any environment.
-    """
+    """Returns whether an effect intervenes on the learner, which only the plain scan supports."""
     return bool(effects_with(environment, "deliver", "change"))
 
 
 def tools_change(environment: Environment) -> bool:
-    """Returns whether the available tools change over time.
-
-    Args:
-      environment: any environment.
-    """
+    """Returns whether the available tools change over time."""
     times = environment.arrives, environment.leaves
     return any(time is not None for time in times) or bool(
         effects_with(environment, "available_at")

@@ -309,7 +309,7 @@ def intervened(
     ]
     if len(carriers) > 1:
         kinds = ", ".join(type(interventions[position][1]).__name__ for position in carriers)
-        raise ValueError(f"one effect alone can deliver the answers of an environment, got {kinds}")
+        raise ValueError(f"only one effect can deliver the answers of an environment, got {kinds}")
 
     def init(theta, available=None):
         own = learner.init(theta, available)

@@ -31,16 +31,27 @@ ONLINE = "accuracy"
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The mean difference ``name - other`` of a metric."""
+    """The mean difference ``name - other`` of a metric, which prints as one line.
+
+    Attributes:
+      name: name of the run or ranking.
+      other: name of the run or ranking that is subtracted.
+      metric: name of the metric.
+      difference: mean difference.
+      low: lower end of the interval.
+      high: upper end of the interval.
+      p: two-sided p-value of the hypothesis that there is no difference.
+      confidence: confidence level of the interval.
+    """
 
     name: str
     other: str
     metric: str
     difference: float
-    low: float  # end of the interval
-    high: float  # end of the interval
-    p: float  # two-sided, of the hypothesis that there is no difference
-    confidence: float = 0.95  # confidence of the interval
+    low: float
+    high: float
+    p: float
+    confidence: float = 0.95
 
     def __str__(self) -> str:
         interval = f"({self.low:+.3f} to {self.high:+.3f})"
@@ -82,9 +93,6 @@ def compare(
       confidence: confidence level of the interval, in (0, 1).
       resamples: B, >= 100.
       seed: seed of the resamples.
-
-    Returns:
-      The comparison.
 
     Raises:
       ValueError: if runs cannot be paired, a ranking metric comes without ``on``, or something
@@ -134,9 +142,6 @@ def compare_paired(
       confidence: confidence level of the interval, in (0, 1).
       resamples: B, >= 100.
       seed: seed of the resamples.
-
-    Returns:
-      The comparison.
 
     Raises:
       ValueError: if the confidence or the number of resamples is out of its range.

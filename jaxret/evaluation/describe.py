@@ -7,7 +7,7 @@ Online accuracy depends on these numbers: if static retrieval is accurate, littl
 if tools have few queries, there are few rewards to learn from; and if queries nearly repeat one
 another, memorising them is enough.
 
-Letters: I items, N queries, L labels a query (padded with -1).
+Letters: I items, N queries, L labels per query (padded with -1).
 """
 
 from typing import NamedTuple
@@ -53,9 +53,6 @@ def describe(task: Task) -> Description:
 
     Args:
       task: a whole task, or the part on which results are reported.
-
-    Returns:
-      The description.
     """
     queries_of = np.bincount(task.labels[task.labels >= 0], minlength=len(task.ids))
     ranked = {}

@@ -16,7 +16,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: ArrayLike) -> "Estimate":
-        """Makes an estimate from one number a seed [S], or from a single number."""
+        """Makes an estimate from one number per seed [S], or from a single number."""
         return cls(np.atleast_1d(np.asarray(values, np.float64)))
 
     @cached_property

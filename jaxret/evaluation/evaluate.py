@@ -191,7 +191,7 @@ def evaluate(
         return {name: Estimate.of(_mean(x)) for name, x in values.items()}
     groups = np.asarray(by)
     if groups.shape != (len(task),):
-        raise ValueError(f"by must be [{len(task)}], a group a query, got {list(groups.shape)}")
+        raise ValueError(f"by must be [{len(task)}], one group per query, got {list(groups.shape)}")
     return {
         group: {name: Estimate.of(_mean(x[:, groups == group])) for name, x in values.items()}
         for group in np.unique(groups).tolist()

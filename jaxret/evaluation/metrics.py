@@ -19,7 +19,7 @@ queries (`jaxret.runtime.validate.require_labels`).
 `evaluate` scores and ranks a whole catalogue; `evaluate_ranking` takes lists of items, best first,
 such as those of a `jaxret.retrieval.ranking.Ranking`.
 
-Letters: I items, d width, N queries, L labels a query, k cut (or length of a list).
+Letters: I items, d width, N queries, L labels per query, k cut (or length of a list).
 """
 
 from collections.abc import Callable, Sequence

@@ -64,9 +64,6 @@ def curve_with_band(
       values: values of each seed [S, T].
       label: label of the curve.
       **style: of the line; by default solid, in the next colour.
-
-    Returns:
-      the line.
     """
     values = np.asarray(values, np.float64)
     mean = values.mean(axis=0)

@@ -43,9 +43,6 @@ def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int
         p >= 1 / (draws + 1).
       seed: seed of the draws.
 
-    Returns:
-      the p-value.
-
     Raises:
       ValueError: for less than one draw.
     """

@@ -86,7 +86,7 @@ class Draft(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Settings of a run; the defaults are the paper's where it states them (C.3)."""
+    """Settings of a run; the defaults are the paper's if it states them (C.3)."""
 
     iterations: int = 10
     batch: int = 30  # questions in an iteration
@@ -399,7 +399,7 @@ def draw_examples(random: np.random.Generator, pool: Sequence, n: int) -> list:
     Args:
       random: the generator; it is advanced.
       pool: the examples to choose from.
-      n: how many, or all where the pool has fewer.
+      n: how many, or all if the pool has fewer.
 
     Returns:
       the examples, in the order drawn.

@@ -142,11 +142,8 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     """Splits a learner into its family and its numbers.
 
     The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); the
-    numbers of any other rank-one learner are tau and eta. Any other learner is a family of its own,
+    numbers of any other rank-one learner are tau and eta. Any other learner is a separate family,
     without numbers.
-
-    Args:
-      learner: any learner.
     """
     if learner.facts.origin is not None:
         return _preset_family(learner)

@@ -84,7 +84,7 @@ def guarded(
     the plain scan.
 
     Args:
-      learner: any learner that shows one tool a round and has `Learner.probabilities`.
+      learner: any learner that shows one tool per round and has `Learner.probabilities`.
       budget: successes that may be lost in total, by the reported rewards; at least
         ``ln(1 / delta) / (-0.9 ln(1 - epsilon))``. Near this minimum even a good learner is likely
         to be stopped.
@@ -104,7 +104,7 @@ def guarded(
     if (own_probabilities := learner.probabilities) is None:
         raise ValueError(
             f"learner {learner.name!r} does not give the probability of each item: a guard needs "
-            "one item a round and `Learner.probabilities`"
+            "one item per round and `Learner.probabilities`"
         )
 
     def init(theta, available=None):

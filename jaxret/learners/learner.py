@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxret.rules.policies import Policy
 from jaxret.types import Choice, Feedback, PRNGKey, Slate, State
 
 
@@ -211,6 +212,46 @@ def map_queries(
     if learner.structure is None:
         return queries
     return learner.structure.map_queries(state, queries)
+
+
+def first_state(
+    theta: Float[Array, "I d"], available: Bool[Array, " I"] | None, extra: Any = ()
+) -> State:
+    """Returns the state before the first round.
+
+    Args:
+      theta: initial rows [I, d].
+      available: mask of the items that can be shown [I]; None: all items.
+      extra: further parameters of the learner.
+    """
+    available = jnp.ones(len(theta), bool) if available is None else available
+    return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=extra)
+
+
+class Acting(NamedTuple):
+    """The `act` of a learner, and the probability of each choice."""
+
+    act: Act
+    probabilities: PerItem | None  # None: they have no closed form
+
+
+def acting_by(policy: Policy, logits: PerItem) -> Acting:
+    """Applies a policy to the logits of a learner.
+
+    Args:
+      policy: maps logits to the items shown.
+      logits: (state, query [d]) -> logits [I], minus infinity for absent items.
+    """
+    of_logits = policy.probabilities
+
+    def act(state, query, key):
+        return policy.show(key, logits(state, query), None)
+
+    def probabilities(state, query):
+        assert of_logits is not None
+        return of_logits(logits(state, query))
+
+    return Acting(act, None if of_logits is None else probabilities)
 
 
 def where_observed(feedback: Feedback, state: State, new: State) -> State:

@@ -19,7 +19,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret.learners.learner import ChangeRows, Facts, Learner, where_observed
+from jaxret.learners.learner import (
+    ChangeRows,
+    Facts,
+    Learner,
+    acting_by,
+    first_state,
+    where_observed,
+)
 from jaxret.learners.rank_one import coefficients, masked_logits, scores_by_rows
 from jaxret.rules import estimators, policies, schedules
 from jaxret.rules.estimators import Estimator
@@ -121,18 +128,10 @@ def minibatch(
             count=jnp.zeros((), jnp.int32),
             optimiser=optimiser.init(theta),
         )
-        available = jnp.ones(len(theta), bool) if available is None else available
-        return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=open_batch)
+        return first_state(theta, available, open_batch)
 
     def logits(state, query):
         return masked_logits(state, query, tau)
-
-    def act(state, query, key):
-        return policy.show(key, logits(state, query), None)
-
-    def probabilities(state, query):
-        assert policy.probabilities is not None
-        return policy.probabilities(logits(state, query))
 
     def update(state, query, choice, feedback):
         c = coefficients(estimator, logits(state, query), choice, feedback, None)
@@ -146,6 +145,7 @@ def minibatch(
         new = lax.cond(slot == batch - 1, batches.end_batch, lambda state: state, new)
         return where_observed(feedback, state, new)
 
+    act, probabilities = acting_by(policy, logits)
     return Learner(
         name=name,
         init=init,
@@ -153,7 +153,7 @@ def minibatch(
         update=update,
         scores=scores_by_rows,
         logits=logits,
-        probabilities=None if policy.probabilities is None else probabilities,
+        probabilities=probabilities,
         structure=batches,
         facts=Facts(oracle=not estimator.bandit),
     )

@@ -42,7 +42,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners import presets
 from jaxret.learners.grid import LearnerGrid, grid
-from jaxret.learners.learner import ChangeRows, Learner, where_observed
+from jaxret.learners.learner import ChangeRows, Learner, acting_by, first_state, where_observed
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.registry import preset
 from jaxret.learners.wrappers import innermost
@@ -174,7 +174,7 @@ def mixture(
     prior: Sequence[float] | None = None,
     policy: Policy | None = None,
 ) -> Learner:
-    """Mixes experts by Bayes, from rewards alone.
+    """Mixes experts by Bayes' rule, using only rewards.
 
     Args:
       experts: learners with a softmax, grouped by kind (`grid`); each kind is one compiled
@@ -206,12 +206,9 @@ def mixture(
     require("prior", prior, "> 0", lambda _: (shares > 0).all())
     log_prior = tuple(np.log(shares / shares.sum()).tolist())
     policy = policy or policies.greedy()
-    policy_probabilities = policy.probabilities
     blend = Blend(tuple(kinds), policy, log_prior, alpha, beta, floor)
 
     def init(theta, available=None):
-        available = jnp.ones(len(theta), bool) if available is None else available
-
         def first(kind):
             if is_frozen(kind):
                 return ExpertRows(theta=(), extra=())
@@ -228,7 +225,7 @@ def mixture(
             sure=jnp.zeros(2, jnp.int32),
             rows=tuple(first(kind) for kind in kinds),
         )
-        return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=extra)
+        return first_state(theta, available, extra)
 
     def each(state, kind, rows, function: Callable[[Learner, State], Any]):
         """Maps a function over the experts of a kind."""
@@ -266,13 +263,6 @@ def mixture(
                 total, _ = lax.scan(partial(add, kind), total, (*some, numbers, rows))
         return masked_log(total, state.available)
 
-    def act(state, query, key):
-        return policy.show(key, logits(state, query), None)
-
-    def probabilities(state, query):
-        assert policy_probabilities is not None
-        return policy_probabilities(logits(state, query))
-
     def update(state, query, choice, feedback):
         predicted = all_logits(state, query)[:, choice.item]  # [G] or [G, k]
         extra = update_weights(blend, state.extra, predicted, feedback.reward)
@@ -292,6 +282,7 @@ def mixture(
         extra = extra._replace(rows=tuple(learn(kind, rows) for kind, rows in pairs))
         return where_observed(feedback, state, state._replace(extra=extra))
 
+    act, probabilities = acting_by(policy, logits)
     return Learner(
         name="mixture",
         init=init,
@@ -299,7 +290,7 @@ def mixture(
         update=update,
         scores=scores,
         logits=logits,
-        probabilities=None if policy_probabilities is None else probabilities,
+        probabilities=probabilities,
         structure=blend,
     )
 
@@ -321,11 +312,7 @@ def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
 
 
 def blend_of(learner: Learner) -> Blend | None:
-    """Returns the structure of a mixture, also inside wrappers; None for any other learner.
-
-    Args:
-      learner: any learner.
-    """
+    """Returns the structure of a mixture, also inside wrappers; None for any other learner."""
     structure = learner.structure
     while structure is not None and not isinstance(structure, Blend):
         inner = getattr(structure, "inner", None)

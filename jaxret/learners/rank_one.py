@@ -21,7 +21,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from jaxret.learners.learner import ChangeRows, Facts, Learner, where_observed
+from jaxret.learners.learner import (
+    ChangeRows,
+    Facts,
+    Learner,
+    acting_by,
+    first_state,
+    where_observed,
+)
 from jaxret.rules import projections, query_maps, schedules
 from jaxret.rules.estimators import Estimator, Observation
 from jaxret.rules.policies import Policy, by_position
@@ -152,7 +159,6 @@ def from_rule(name: str, rule: Rule) -> Learner:
       name: name of the learner in tables.
       rule: parts of the learner.
     """
-    policy_probabilities = rule.policy.probabilities
 
     def init(theta, available=None):
         theta = projections.project(rule.projection, theta)
@@ -162,25 +168,13 @@ def from_rule(name: str, rule: Rule) -> Learner:
             maps = query_maps.start_map(params, rule.map_every)
         if rule.preconditioner is not None:
             memory = rule.preconditioner.init(*theta.shape, theta.dtype)
-        return State(
-            theta=theta,
-            available=jnp.ones(len(theta), bool) if available is None else available,
-            t=jnp.zeros((), jnp.int32),
-            extra=() if rule.rows_alone else (maps, memory),
-        )
+        return first_state(theta, available, () if rule.rows_alone else (maps, memory))
 
     def logits(state, query):
         return masked_logits(state, rule.map_queries(state, query), rule.tau)
 
     def scores(state, queries):
         return scores_by_rows(state, rule.map_queries(state, queries))
-
-    def act(state, query, key):
-        return rule.policy.show(key, logits(state, query), None)
-
-    def probabilities(state, query):
-        assert policy_probabilities is not None
-        return policy_probabilities(logits(state, query))
 
     def update(state, query, choice, feedback):
         u = rule.map_queries(state, query)
@@ -189,6 +183,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
         new = step(rule, state, state.t, query, u, c)
         return where_observed(feedback, state, new)
 
+    act, probabilities = acting_by(rule.policy, logits)
     return Learner(
         name=name,
         init=init,
@@ -196,18 +191,14 @@ def from_rule(name: str, rule: Rule) -> Learner:
         update=update,
         scores=scores_by_rows if rule.query_map is None else scores,  # one program for all of these
         logits=logits,
-        probabilities=None if policy_probabilities is None else probabilities,
+        probabilities=probabilities,
         structure=rule,
         facts=Facts(oracle=not rule.estimator.bandit),
     )
 
 
 def rule_of(learner: Learner) -> Rule | None:
-    """Returns the rule of a rank-one learner, None for any other.
-
-    Args:
-      learner: any.
-    """
+    """Returns the rule of a rank-one learner, None for any other."""
     return learner.structure if isinstance(learner.structure, Rule) else None
 
 

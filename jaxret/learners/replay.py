@@ -13,7 +13,7 @@ and on the number of rounds observed before. If every round is observed, the sam
 therefore known before its first round, and so are the sampled queries, including queries of the
 block itself, whose rewards arrive during the block (`jaxret.simulation.blocked.rank_one`).
 
-Letters: C rounds in the buffer, d width, B rounds a block, n past rounds a round.
+Letters: C rounds in the buffer, d width, B rounds per block, n past rounds per round.
 """
 
 from typing import NamedTuple
@@ -65,7 +65,7 @@ class Replay(NamedTuple):
 
     Attributes:
       rule: rule of the learner.
-      per_round: n, past rounds a round.
+      per_round: n, past rounds per round.
       capacity: C, rounds in the buffer.
       seed: seed of the samples.
     """
@@ -97,7 +97,7 @@ def with_experience_replay(
 
     Args:
       learner: rank-one learner that learns from rewards, preferably by a likelihood.
-      per_round: n >= 1, past rounds a round, drawn uniformly from the buffer.
+      per_round: n >= 1, past rounds per round, drawn uniformly from the buffer.
       capacity: C >= 1, rounds in the buffer.
       seed: seed of the samples.
 
@@ -153,11 +153,7 @@ def with_experience_replay(
 
 
 def without_buffer(state: State) -> State:
-    """Returns the state of the inner learner.
-
-    Args:
-      state: state of a learner with experience replay.
-    """
+    """Returns the state of the inner learner."""
     return state._replace(extra=state.extra[0])
 
 

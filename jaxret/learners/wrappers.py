@@ -169,7 +169,7 @@ def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
     exploration makes this possible.
 
     Args:
-      learner: any learner that shows one item a round and has `Learner.probabilities`.
+      learner: any learner that shows one item per round and has `Learner.probabilities`.
       epsilon: share of the rounds, in [0, 1].
 
     Raises:

@@ -264,9 +264,6 @@ class Chat:
           failed: returns the value for a question without a valid answer, or raises to stop all
             questions. None: the value is None.
 
-        Returns:
-          n values.
-
         Raises:
           Unanswered: no question can be answered, as with a wrong key, and ``failed`` is None.
         """

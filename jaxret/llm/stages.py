@@ -182,9 +182,6 @@ def ask_checked(
       schemas: n schemas of the answers, used if `Endpoint.format` is ``"schema"``.
       retry: the prompt that states why an answer cannot be used.
 
-    Returns:
-      The values, and counts of the failures.
-
     Raises:
       ValueError: attempts is below 1.
       OutOfReach: the endpoint answered none of the questions, or more successive questions than the

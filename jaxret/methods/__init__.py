@@ -11,7 +11,7 @@ parameters are kept there and found again.
     tool2vec         means of training queries                                       a retriever
     nudge            documents moved towards training queries, closed form           a retriever
     encoder_tuning   an encoder tuned by query2query, query2desc, dpr or tool_embed  a retriever
-    mlc              multi-label classification, one output a tool                   a retriever
+    mlc              multi-label classification, one output per tool                 a retriever
     refiner          ToolRefiner: all candidates of a query in one pass              a reranker
     cross_encoder    each candidate read together with the query                     a reranker
     tool_rank        each candidate judged by a language model                       a reranker

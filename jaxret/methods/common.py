@@ -117,9 +117,6 @@ def reranking_scores(reranker: Reranker, validation: Task, first: Ranking) -> di
       validation: the queries and their tools.
       first: the first stage's lists of the first so many queries, or of all.
 
-    Returns:
-      the metrics by name.
-
     Raises:
       ValueError: if the validation queries have no texts.
     """

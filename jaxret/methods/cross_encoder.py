@@ -32,11 +32,11 @@ from jaxret.nn.functional import Module
 from jaxret.nn.tensor_files import load_safetensors
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import pair, reader
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.types import Params
@@ -93,9 +93,6 @@ def fit(
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
 
-    Returns:
-      the reranker.
-
     Raises:
       ValueError: if the task lacks texts, documents or an encoder with weights.
     """
@@ -151,9 +148,6 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str) -> Re
       params: the network's parameters, and the documents' tokens and mask.
       encoder: the encoder that the cross-encoder was trained from.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the reranker.
     """
     backbone = shallower(encoder.backbone, config.layers)
     network = classifier(backbone, 1, pool=config.pool, compute=config.compute)
@@ -163,9 +157,6 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str) -> Re
 
 def read_published(directory: Path) -> tuple[Module, Params]:
     """Reads a HuggingFace sequence classifier with one logit, such as the MS MARCO cross-encoders.
-
-    Args:
-      directory: the checkpoint.
 
     Returns:
       the network and its parameters.
@@ -199,9 +190,6 @@ def reranker(
       query_limit: tokens that a query is cut to.
       document_limit: tokens that a document is cut to, including the closing token.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the reranker.
     """
     # The first token, [CLS], is the query's alone.
     tokens = encoder.tokens(documents, kind="document", limit=document_limit + 1)
@@ -253,11 +241,8 @@ def judgement(
       labels: their tools [n, L], padded with -1.
       candidates: tools found by a first stage [n, N], best first, padded with -1; right ones are
         removed.
-      size: examples a batch; a batch has size x N pairs.
+      size: examples per batch; a batch has size x N pairs.
       seed: seed of the order.
-
-    Returns:
-      the objective.
     """
     rows, which = np.nonzero(labels >= 0)
     wrong = [

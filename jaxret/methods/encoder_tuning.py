@@ -37,11 +37,11 @@ from jaxret.methods.tool2vec import tool2vec
 from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.training import losses, negatives, word_dropout
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.training.trainable import Lora, trainable
@@ -239,9 +239,6 @@ def build(config: EncoderConfig, params: Params, encoder: TextEncoder, name: str
       params: the tools' vectors [I, d], and the tuned encoder's weights.
       encoder: the encoder that was tuned, with any weights.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the retriever.
     """
     theta, weights = params
     return dense(name, theta, encoder.with_weights(weights))._replace(config=config)
@@ -324,9 +321,6 @@ def contrast(
       unit: compares unit vectors, as retrieval does; the reference compares raw ones.
       size: triplets a batch; a batch has 3 times as many texts.
       seed: seed of the order.
-
-    Returns:
-      the objective.
     """
 
     def by_role(x):  # [3 B, L] -> [B, 3, L]
@@ -380,9 +374,6 @@ def matching(
       drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
       size: pairs a batch; a batch has 2 + m times as many texts.
       seed: seed of the order.
-
-    Returns:
-      the objective.
 
     Raises:
       ValueError: for a share of words outside 0 .. 1.

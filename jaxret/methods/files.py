@@ -79,9 +79,6 @@ def load(folder: str | Path, encoder: Encoder | None = None) -> Any:
       encoder: the encoder that the model was trained from, with any weights. None for Tool-Rank,
         and for a model whose queries are vectors. Tool2Vec and NUDGE take a callable too.
 
-    Returns:
-      the `Retriever` or `Reranker`.
-
     Raises:
       FileNotFoundError: if the folder holds no model.
       ValueError: if the method or one of its settings is unknown, or the method needs an encoder

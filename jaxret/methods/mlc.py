@@ -1,4 +1,4 @@
-"""MLC: tool retrieval as multi-label classification, one logit a tool (Tool2Vec, Section 4.2).
+"""MLC: tool retrieval as multi-label classification, one logit per tool (Tool2Vec, Section 4.2).
 
     retriever = fit(train, Config(epochs=3), validation=validation)
     ranking = search(retriever, texts, k=10)
@@ -29,10 +29,11 @@ from jaxret.nn.functional import Module
 from jaxret.nn.layers import mean_pool
 from jaxret.retrieval.retriever import Retriever
 from jaxret.retrieval.tokens import reader
+from jaxret.runtime.validate import require_one_of
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.types import Params, PRNGKey
@@ -84,9 +85,6 @@ def fit(
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
-
-    Returns:
-      the retriever.
 
     Raises:
       ValueError: if the task has no texts, or no encoder with weights.
@@ -141,9 +139,6 @@ def start(
       length: the approximate length of queries' pooled vectors, by which the first logits are
         divided so that their softmax is neither flat nor one-hot: 4.6 for MiniLM.
 
-    Returns:
-      the parameters.
-
     Raises:
       ValueError: if the vectors have another width than the head.
     """
@@ -169,9 +164,6 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str = "mlc
       params: parameters of the network, from `start` or after training.
       encoder: the encoder that the classifier is trained from.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the retriever.
     """
     items = params["head"]["kernel"].shape[1]
     network = classifier(encoder.backbone, items, pool=config.pool, compute=config.compute)
@@ -205,7 +197,7 @@ def classification(
 ) -> Objective:
     """Makes the objective: classify a query's tokens (Tool2Vec, Section 4.2).
 
-    The paper describes one binary decision a tool (`losses.multi_label_bce`). Its code minimises
+    The paper describes one binary decision per tool (`losses.multi_label_bce`). Its code minimises
     the softmax cross-entropy of all right tools, which is the default here.
 
     Args:
@@ -213,11 +205,8 @@ def classification(
       tokens: the n queries.
       labels: their tools [n, L], padded with -1.
       loss: maps logits [B, I] and labels [B, L] to the mean loss.
-      size: queries a batch.
+      size: queries per batch.
       seed: seed of the order.
-
-    Returns:
-      the objective.
     """
 
     def collate(rows):

@@ -19,7 +19,7 @@ turning them would raise the objective.
 Either form is ``e'_i = a_i e_i + b_i g_i``, so validation needs the products of its queries with e
 and g once, rather than one catalogue for each gamma.
 
-Letters: N training queries, V validation queries, I tools, L labels a query, d width.
+Letters: N training queries, V validation queries, I tools, L labels per query, d width.
 """
 
 from dataclasses import dataclass
@@ -34,9 +34,8 @@ from jaxtyping import Array, Float, Int
 from jaxret.methods.tool2vec import unit_rows, usage
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Retriever
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
-from jaxret.training.config import require_one_of
 
 GRID = tuple(0.02 * step for step in range(25))  # values of gamma, for NUDGE-N
 _BATCH = 16  # validation queries at a time: 16 x L x I numbers
@@ -74,7 +73,7 @@ def fit(
       cache: folder for the vectors of new queries; None keeps nothing.
 
     Returns:
-      a retriever of texts, or of vectors where the task has no encoder.
+      a retriever of texts, or of vectors if the task has no encoder.
     """
     theta, _ = jax.jit(FORMS[config.form])(
         task.theta, task.queries, task.labels, validation.queries, validation.labels

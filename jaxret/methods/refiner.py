@@ -30,11 +30,11 @@ from jaxret.nn.functional import Module
 from jaxret.nn.refiner import PLACES, PROJECTIONS, Places, Projection, refiner
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import reader
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.types import Params
@@ -93,9 +93,6 @@ def fit(
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
-
-    Returns:
-      the reranker.
 
     Raises:
       ValueError: if the task has no texts, or no encoder with weights.
@@ -251,11 +248,8 @@ def refinement(
         learns what the first stage does not know. Their mean over all candidates is subtracted: it
         changes no ranking, and the read-out's bias need not learn it. Ours.
       inject_missing: replaces the last candidates by right tools that were missed.
-      size: queries a batch.
+      size: queries per batch.
       seed: seed of the order.
-
-    Returns:
-      the objective.
 
     Raises:
       ValueError: for both ``prior`` and ``inject_missing``: injected tools have no prior.

@@ -79,9 +79,6 @@ class SecondSearch:
           texts: the N queries.
           judged: the reranker's lists [N, K].
           progress: whether to show a bar.
-
-        Returns:
-          the ranking of each query.
         """
         queries = _corrected(
             self.read(texts),
@@ -116,9 +113,6 @@ def fit(
       judged: the reranker's lists of the validation queries.
       theta: tool embeddings of the first retrieval [I, d]; None: the task's.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the second search.
     """
     rows = jnp.asarray(task.theta if theta is None else theta)
 

@@ -11,7 +11,7 @@ to length 1, and its evaluation code does not. We scale by default: on ToolLens 
 from 0.446 to 0.688 with frozen MiniLM (`experiments.evaluate_retrieval`). An encoder is tuned for
 Tool2Vec by the objective query2query of `jaxret.methods.encoder_tuning`.
 
-Letters: N queries, L labels a query, I tools, d width.
+Letters: N queries, L labels per query, I tools, d width.
 """
 
 from collections.abc import Callable
@@ -78,9 +78,6 @@ def build(config: Any, params: Params, encoder: Encoder | None, name: str) -> Re
       params: the tools' vectors [I, d].
       encoder: encoder of the queries; None where they are vectors.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the retriever.
     """
     return dense(name, params, encoder)._replace(config=config)
 
@@ -93,7 +90,7 @@ def embeddings(task: Task, config: Config = Config()) -> Float[np.ndarray, "I d"
       config: the settings.
 
     Returns:
-      one row a tool [I, d], on the host.
+      one row per tool [I, d], on the host.
     """
     make = jax.jit(tool2vec, static_argnames=("normalise", "mix"))
     arrays = (task.queries, task.labels, task.theta)
@@ -247,9 +244,6 @@ def tool2vec_stage(task: Task, leave_out: bool) -> FirstStage:
       task: the training queries, their tools and the documents.
       leave_out: whether each training query is left out of the means of its tools when the first
         stage ranks for that query.
-
-    Returns:
-      the first stage.
     """
 
     def rank(part: Task, k: int) -> Ranking:

@@ -60,11 +60,11 @@ from jaxret.nn.placement import memory_report
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import pair
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.training import losses, negatives, word_dropout
 from jaxret.training.batches import Tokens, shuffled
-from jaxret.training.config import TrainingConfig, require_one_of
+from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.training.trainable import Lora, trainable
@@ -157,9 +157,6 @@ def fit(
       folder: where models are kept, found again and resumed; None keeps nothing.
       hooks: the observers.
 
-    Returns:
-      the reranker.
-
     Raises:
       ValueError: if the task has no texts or no documents, or neither vectors nor a first stage.
       FileNotFoundError: if the weights are not found.
@@ -215,9 +212,6 @@ def build(config: Config, params: Params, encoder: TextEncoder | None, name: str
       params: the network's parameters, and the documents' tokens and mask.
       encoder: not used.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the reranker.
 
     Raises:
       FileNotFoundError: if the checkpoint that training started from is not found.
@@ -276,12 +270,10 @@ def verdicts(
       tails: the tokens of each tool from the document on, from `Verdict.tails`.
       pairs: query, right tool, wrong tools [P, 2 + m], padded with -1, from
         `jaxret.training.negatives`; a row gives up to 1 + m examples.
-      drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
-      size: examples a batch.
+      drop_words: largest share of a query's words that is dropped, drawn again in each batch; not
+        in the paper.
+      size: examples per batch.
       seed: seed of the order.
-
-    Returns:
-      the objective.
 
     Raises:
       ValueError: for a share of words outside 0 .. 1.
@@ -372,9 +364,6 @@ def read_prompt(path: str | Path | None, place: Place = "query") -> Prompt:
         ``$yes`` and ``$no``, the two answers; None: ours.
       place: position of the instruction, a key of `PLACES`.
 
-    Returns:
-      the prompt.
-
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: if a placeholder is missing or unknown.
@@ -405,9 +394,6 @@ def verdict(
         document, so that no token spans its beginning.
       query_limit: tokens that a query is cut to, >= 1.
       document_limit: tokens that a document is cut to, >= 1.
-
-    Returns:
-      the question.
 
     Raises:
       ValueError: for an unknown place, an empty instruction on a line of its own, a limit below 1,
@@ -485,9 +471,6 @@ def load_language_model(
       dtype: type of the parameters and the matrix products.
       mesh: devices with an axis ``model``, over which the parameters are split; None: one device.
 
-    Returns:
-      the checkpoint.
-
     Raises:
       ValueError: for an unknown name, or a checkpoint of another kind.
       FileNotFoundError: if the weights are not found.
@@ -522,9 +505,6 @@ def reranker(
       documents: the documents of the I tools.
       pairs: pairs that run through the model together.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the reranker.
     """
     ids, mask = pad(question.tails(documents), COARSE)
     table = (jnp.asarray(ids), jnp.asarray(mask))

@@ -5,7 +5,6 @@ MLC, ToolRefiner, the cross-encoder and the encoder work with any `jaxret.nn.net
 
 import json
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,18 +12,13 @@ from flax import nnx
 from jax.sharding import AbstractMesh, Mesh
 
 from jaxret.nn import bert, checkpoints, deberta, mpnet, placement, qwen3, tensor_files
-from jaxret.nn.functional import Module, functionalize
+from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute
 from jaxret.nn.network import Network
 from jaxret.runtime.sharding import Rules
 from jaxret.types import Params
 
 Config = bert.BertConfig | mpnet.MPNetConfig | deberta.DebertaConfig | qwen3.Qwen3Config
-
-
-@lru_cache(maxsize=32)  # tracing a constructor takes a second, and `jit` keys programs by function
-def _network(module: type[Network], config: Config, compute: Compute) -> Module:
-    return functionalize(lambda rngs: module(config, compute, rngs=rngs))
 
 
 class Backbone(NamedTuple):
@@ -40,7 +34,7 @@ class Backbone(NamedTuple):
 
     def network(self, compute: Compute = Compute()) -> Module:
         """Builds ``apply(params, ids, mask, key=None) -> hidden states [B, L, H]``."""
-        return _network(self.module, self.config, compute)
+        return self.module.functions(self.config, compute)
 
     def shapes(
         self,

@@ -6,12 +6,11 @@
 with the exact (erf) GELU and scores divided by sqrt(H / heads). Devlin et al. 2019, in the layout
 of the HuggingFace checkpoints. The type is 0, and 1 in the second text of a pair.
 
-Letters: B texts, L tokens a text, H hidden width, V vocabulary.
+Letters: B texts, L tokens per text, H hidden width, V vocabulary.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,8 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.nn.block import Block, run_blocks
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
-from jaxret.nn.config_json import read_sizes
-from jaxret.nn.functional import Module, functionalize
+from jaxret.nn.config_json import read_json, read_sizes, require_settings
 from jaxret.nn.layers import INIT, Compute, norm
 from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
@@ -65,35 +63,22 @@ class BertConfig:
           ValueError: if a size is missing, the heads do not divide the width, or the network has an
             unsupported activation or kind of position.
         """
-        return cls(**read_sizes(source, kind="a BERT", names=_JSON_NAMES, computed=_COMPUTED))
+        name, config = read_json(source)
+        require_settings(name, config, _COMPUTED)
+        return cls(**read_sizes(name, config, "a BERT", _JSON_NAMES))
 
 
 _JSON_NAMES = {
-    "vocab_size": "vocab_size",
-    "hidden": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "intermediate": "intermediate_size",
     "max_positions": "max_position_embeddings",
     "type_vocab": "type_vocab_size",
     "eps": "layer_norm_eps",
 }
+#: Supported values of config.json; None: the setting may be missing.
 _COMPUTED = {
-    "model_type": "bert",
-    "hidden_act": "gelu",
-    "position_embedding_type": "absolute",
+    "model_type": ("bert", None),
+    "hidden_act": ("gelu", None),
+    "position_embedding_type": ("absolute", None),
 }
-
-
-@lru_cache
-def bert(config: BertConfig, compute: Compute = Compute()) -> Module:
-    """Builds the encoder: ``apply(params, ids, mask, key=None) -> hidden states``.
-
-    ``ids [B, L]`` are token numbers below ``vocab_size``, ``mask [B, L]`` is False for padding, and
-    ``L <= max_positions``. The result ``[B, L, H]`` is undefined for padding. With a key there is
-    dropout. Parameters are float32; ``init`` draws them from N(0, 0.02^2).
-    """
-    return functionalize(lambda rngs: Bert(config, compute, rngs=rngs))
 
 
 class Bert(Network):
@@ -151,5 +136,5 @@ class Bert(Network):
     ) -> Float[Array, "B L H"]:
         length, limit = x.shape[1], self.position.num_embeddings
         if length > limit:  # embeddings beyond the limit would be NaN
-            raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
+            raise ValueError(f"a sequence may have {limit} positions (max_positions), got {length}")
         return run_blocks(self.blocks, x, mask, self.compute, key=key)

@@ -5,7 +5,7 @@
 The networks differ only in the attention scores, the method to override. Tokens have the shape
 [B*L, H], because on CPU gradients are a sixth faster than with [B, L, H].
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head.
+Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
 
 from collections.abc import Mapping

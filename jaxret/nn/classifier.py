@@ -61,9 +61,6 @@ def classifier(
       pool: "context" passes the first token through a dense layer, "mean" averages the tokens.
       compute: dtype of the matrix products, checkpointing and dropout.
 
-    Returns:
-      The network as pure functions.
-
     Raises:
       ValueError: if the pool is unknown, or "context" with a causal backbone such as Qwen3.
     """

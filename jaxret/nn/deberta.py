@@ -10,13 +10,11 @@ included. Near distances have one r each, farther ones share r on a logarithmic 
 beyond a maximum share one, so a text may have any length. Parameters have the layout of the
 HuggingFace checkpoints.
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head, M rows of r.
+Letters: B texts, L tokens per text, H hidden width, e width of a head, M rows of r.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.nn.block import Block, Context, run_blocks
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
-from jaxret.nn.functional import Module, functionalize
+from jaxret.nn.config_json import read_json, read_sizes, require_settings
 from jaxret.nn.layers import INIT, Compute, dropout, norm
 from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
@@ -71,42 +69,26 @@ class DebertaConfig:
         Raises:
           ValueError: if a size is missing or does not fit the others, or a setting is unsupported.
         """
-        if isinstance(source, Mapping):
-            name, config = "config", source
-        else:
-            name, config = str(source), json.loads(Path(source).read_text())
-        if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
-            raise ValueError(f"{name}: no value for {missing}, which a DeBERTa-V3 config.json has")
-        sizes = cls(**{own: config[published] for own, published in _JSON_NAMES.items()})
+        name, config = read_json(source)
+        require_settings(name, config, _COMPUTED)
+        sizes = cls(**read_sizes(name, config, "a DeBERTa-V3", _JSON_NAMES))
         if (distance := config.get("max_relative_positions", -1)) > 0:  # published ones say -1
             sizes = replace(sizes, max_distance=distance)
-        if sizes.hidden % sizes.heads:
-            raise ValueError(
-                f"{name}: num_attention_heads must divide hidden_size, "
-                f"got {sizes.heads} heads and {sizes.hidden}"
-            )
         limit = 2 * sizes.max_distance - 2
         if sizes.buckets % 2 or not 0 < sizes.buckets < limit:
             raise ValueError(
                 f"{name}: position_buckets must be even, above 0 and below {limit} "
                 f"(max_relative_positions: {sizes.max_distance}), got {sizes.buckets}"
             )
-        computed = _COMPUTED | {
+        widths = {
             "embedding_size": (sizes.hidden, None),
             "attention_head_size": (sizes.hidden // sizes.heads, None),
         }
-        for setting, allowed in computed.items():
-            if (actual := config.get(setting)) not in allowed:
-                raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {actual!r}")
+        require_settings(name, config, widths)
         return sizes
 
 
 _JSON_NAMES = {
-    "vocab_size": "vocab_size",
-    "hidden": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "intermediate": "intermediate_size",
     "buckets": "position_buckets",
     "max_distance": "max_position_embeddings",
     "eps": "layer_norm_eps",
@@ -124,30 +106,6 @@ _COMPUTED = {
     "norm_rel_ebd": ("layer_norm",),
     "pos_att_type": ("p2c|c2p", "c2p|p2c", ["p2c", "c2p"], ["c2p", "p2c"]),
 }
-
-
-def _published(hidden, layers):
-    return DebertaConfig(hidden=hidden, layers=layers, heads=hidden // 64, intermediate=4 * hidden)
-
-
-#: ``microsoft/deberta-v3-*``.
-PRESETS = {
-    "xsmall": _published(384, 12),
-    "small": _published(768, 6),
-    "base": _published(768, 12),
-    "large": _published(1024, 24),
-}
-
-
-@lru_cache
-def deberta(config: DebertaConfig, compute: Compute = Compute()) -> Module:
-    """Builds the encoder: ``apply(params, ids, mask, key=None) -> hidden states``.
-
-    ``ids [B, L]`` are token numbers below ``vocab_size`` and ``mask [B, L]`` is False for padding.
-    The result ``[B, L, H]`` is undefined for padding. With a key there is dropout. Parameters are
-    float32; ``init`` draws them from N(0, 0.02^2).
-    """
-    return functionalize(lambda rngs: Deberta(config, compute, rngs=rngs))
 
 
 def distance_rows(config: DebertaConfig) -> Int[np.ndarray, "2*max_distance+1"]:

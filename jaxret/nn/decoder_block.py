@@ -6,7 +6,7 @@ Queries and keys are normalised per head, then rotated by their positions (RoPE,
 Section 3.2). A group of query heads shares one head of keys and values (Ainslie et al. 2023).
 Attention is causal. No map has a bias.
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head, K heads of keys and values.
+Letters: B texts, L tokens per text, H hidden width, e width of a head, K heads of keys and values.
 """
 
 from typing import Protocol

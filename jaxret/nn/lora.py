@@ -49,7 +49,7 @@ def init(key: PRNGKey, params: Params, pattern: str, *, rank: int) -> Params:
     if not chosen:
         raise ValueError(f"no parameter's path matches {pattern!r}; there are {', '.join(leaves)}")
     if flat := {path: leaf.shape for path, leaf in chosen.items() if leaf.ndim != 2}:
-        raise ValueError(f"{pattern!r} must match matrices alone, but it matches {flat}")
+        raise ValueError(f"{pattern!r} must match only matrices, but it matches {flat}")
 
     def pair(key, leaf):
         inputs, outputs = leaf.shape

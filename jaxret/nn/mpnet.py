@@ -8,12 +8,11 @@ blocks (Song et al. 2020; the buckets are T5's). Near distances have one bias ea
 share them, and distances of 128 and more have one in each direction. Parameters have the layout of
 the HuggingFace checkpoints, in whose table of positions the first two rows are unused.
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head.
+Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,8 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.nn.block import Block, Context, run_blocks
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
-from jaxret.nn.config_json import read_sizes
-from jaxret.nn.functional import Module, functionalize
+from jaxret.nn.config_json import read_json, read_sizes, require_settings
 from jaxret.nn.layers import INIT, Compute, norm
 from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
@@ -78,38 +76,21 @@ class MPNetConfig:
           ValueError: if a size is missing, the heads do not divide the width, or the network has an
             unsupported activation or number of buckets.
         """
-        sizes = read_sizes(source, kind="an MPNet", names=_JSON_NAMES, computed=_COMPUTED)
+        name, config = read_json(source)
+        require_settings(name, config, _COMPUTED)
+        sizes = read_sizes(name, config, "an MPNet", _JSON_NAMES)
         if (rows := sizes["max_positions"]) <= FIRST:
-            where = "config" if isinstance(source, Mapping) else source
-            raise ValueError(f"{where}: max_position_embeddings must be > {FIRST}, got {rows}")
+            raise ValueError(f"{name}: max_position_embeddings must be > {FIRST}, got {rows}")
         return cls(**sizes | {"max_positions": rows - FIRST})
 
 
-_JSON_NAMES = {
-    "vocab_size": "vocab_size",
-    "hidden": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "intermediate": "intermediate_size",
-    "max_positions": "max_position_embeddings",
-    "eps": "layer_norm_eps",
-}
+_JSON_NAMES = {"max_positions": "max_position_embeddings", "eps": "layer_norm_eps"}
+#: Supported values of config.json; None: the setting may be missing.
 _COMPUTED = {
-    "model_type": "mpnet",
-    "hidden_act": "gelu",
-    "relative_attention_num_buckets": BUCKETS,
+    "model_type": ("mpnet", None),
+    "hidden_act": ("gelu", None),
+    "relative_attention_num_buckets": (BUCKETS, None),
 }
-
-
-@lru_cache
-def mpnet(config: MPNetConfig, compute: Compute = Compute()) -> Module:
-    """Builds the encoder: ``apply(params, ids, mask, key=None) -> hidden states``.
-
-    ``ids [B, L]`` are token numbers below ``vocab_size``, ``mask [B, L]`` is False for padding, and
-    ``L <= max_positions``. The result ``[B, L, H]`` is undefined for padding. With a key there is
-    dropout. Parameters are float32; ``init`` draws them from N(0, 0.02^2).
-    """
-    return functionalize(lambda rngs: MPNet(config, compute, rngs=rngs))
 
 
 def buckets(farthest: int) -> Int[np.ndarray, "2*farthest+1"]:
@@ -169,7 +150,7 @@ class MPNet(Network):
     ) -> Float[Array, "B L H"]:
         length, limit = x.shape[1], self.config.max_positions
         if length > limit:  # embeddings beyond the limit would be NaN
-            raise ValueError(f"a sequence may have {limit} places (max_positions), got {length}")
+            raise ValueError(f"a sequence may have {limit} positions (max_positions), got {length}")
         places = jnp.arange(length)[None] if positions is None else positions
         distances = places[:, None, :] - places[:, :, None]  # [1 or B, L, L]
         rows = jnp.asarray(buckets(FARTHEST))[jnp.clip(distances, -FARTHEST, FARTHEST) + FARTHEST]

@@ -8,11 +8,13 @@ Letters: B texts, L tokens of V, N vectors from elsewhere, H width.
 """
 
 from abc import abstractmethod
+from functools import lru_cache
 from typing import Any
 
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute
 from jaxret.types import PRNGKey
 
@@ -24,6 +26,16 @@ class Network(nnx.Module):
 
     @abstractmethod
     def __init__(self, config: Any, compute: Compute, *, rngs: nnx.Rngs): ...
+
+    @classmethod
+    def functions(cls, config: Any, compute: Compute = Compute()) -> Module:
+        """Builds ``apply(params, ids, mask, key=None) -> hidden states``, as pure functions.
+
+        ``ids [B, L]`` are token numbers below V, and ``mask [B, L]`` is False for padding. The
+        result ``[B, L, H]`` is undefined for padding. With a key there is dropout. Parameters are
+        float32; ``init`` draws them from N(0, 0.02^2).
+        """
+        return _functions(cls, config, compute)
 
     @abstractmethod
     def embed(
@@ -95,3 +107,8 @@ class Network(nnx.Module):
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
         return self.run(self.embed(ids, types=types), mask, key=key)
+
+
+@lru_cache(maxsize=32)  # tracing a constructor takes a second, and `jit` keys programs by function
+def _functions(network: type[Network], config: Any, compute: Compute) -> Module:
+    return functionalize(lambda rngs: network(config, compute, rngs=rngs))

@@ -8,13 +8,11 @@ HuggingFace checkpoints. The position of a token is the number of tokens before 
 which may be on either side. HuggingFace counts padding, too, unless it is given ``position_ids``:
 the result is the same up to rounding, since only differences of positions matter.
 
-Letters: B texts, L tokens a text, H hidden width, e width of a head.
+Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,8 +24,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.nn.block import run_blocks
 from jaxret.nn.checkpoints import KeyTable
+from jaxret.nn.config_json import read_json, read_sizes, require_settings
 from jaxret.nn.decoder_block import DecoderBlock, angles
-from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import INIT, Compute, rms_norm
 from jaxret.nn.network import Network
 from jaxret.runtime.sharding import Rules
@@ -76,20 +74,13 @@ class Qwen3Config:
         Raises:
           ValueError: if a size is missing or does not fit the others, or a setting is unsupported.
         """
-        if isinstance(source, Mapping):
-            name, config = "config", dict(source)
-        else:
-            name, config = str(source), json.loads(Path(source).read_text())
+        name, config = read_json(source)
         rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
         config |= {"rope_type": rope.get("type", "default")} | rope  # of transformers 4 | 5
-        for setting, allowed in _COMPUTED.items():
-            if (actual := config.get(setting)) not in allowed:
-                raise ValueError(f"{name}: {setting} must be {allowed[0]!r}, got {actual!r}")
+        require_settings(name, config, _COMPUTED)
         if other := set(config.get("layer_types") or ()) - {"full_attention"}:
-            raise ValueError(f"{name}: layer_types must be 'full_attention' alone, got {other}")
-        if missing := sorted(set(_JSON_NAMES.values()) - set(config)):
-            raise ValueError(f"{name}: no value for {missing}, which a Qwen3 config.json has")
-        sizes = cls(**{own: config[published] for own, published in _JSON_NAMES.items()})
+            raise ValueError(f"{name}: layer_types must be only 'full_attention', got {other}")
+        sizes = cls(**read_sizes(name, config, "a Qwen3", _JSON_NAMES))
         if sizes.heads % sizes.kv_heads:
             raise ValueError(
                 f"{name}: num_key_value_heads must divide num_attention_heads, "
@@ -101,13 +92,8 @@ class Qwen3Config:
 
 
 _JSON_NAMES = {
-    "vocab_size": "vocab_size",
-    "hidden": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
     "kv_heads": "num_key_value_heads",
     "head_width": "head_dim",
-    "intermediate": "intermediate_size",
     "max_positions": "max_position_embeddings",
     "theta": "rope_theta",
     "eps": "rms_norm_eps",
@@ -122,42 +108,6 @@ _COMPUTED = {
     "use_sliding_window": (False, None),
     "rope_type": ("default", None),
 }
-
-#: ``Qwen/Qwen3-Embedding-*``. The 8B has a head of its own.
-PRESETS = {
-    "0.6B": Qwen3Config(
-        vocab_size=151669,
-        hidden=1024,
-        layers=28,
-        heads=16,
-        kv_heads=8,
-        intermediate=3072,
-        max_positions=32768,
-    ),
-    "4B": Qwen3Config(
-        vocab_size=151665, hidden=2560, layers=36, heads=32, kv_heads=8, intermediate=9728
-    ),
-    "8B": Qwen3Config(
-        vocab_size=151665,
-        hidden=4096,
-        layers=36,
-        heads=32,
-        kv_heads=8,
-        intermediate=12288,
-        tied=False,
-    ),
-}
-
-
-@lru_cache
-def qwen3(config: Qwen3Config, compute: Compute = Compute()) -> Module:
-    """Builds the decoder: ``apply(params, ids, mask, key=None) -> hidden states``.
-
-    ``ids [B, L]`` are token numbers below ``vocab_size`` and ``mask [B, L]`` is False for padding,
-    on either side. The result ``[B, L, H]``, after the last norm, is finite but undefined for
-    padding. With a key there is dropout. ``init`` draws float32 parameters from N(0, 0.02^2).
-    """
-    return functionalize(lambda rngs: Qwen3(config, compute, rngs=rngs))
 
 
 def tensor_parallel(config: Qwen3Config, mesh: Mesh | AbstractMesh) -> Rules:

@@ -32,6 +32,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute, fold, linear
+from jaxret.runtime.validate import require_one_of
 from jaxret.types import PRNGKey
 
 Places = Literal["shared", "rank", "reference"]
@@ -65,16 +66,11 @@ def refiner(
         random.
       compute: dtypes, checkpointing, dropout. The reference trains without dropout.
 
-    Returns:
-      The network as pure functions.
-
     Raises:
       ValueError: if ``places`` or ``projection`` is unknown.
     """
-    if places not in PLACES:
-        raise ValueError(f"places must be one of {PLACES}, got {places!r}")
-    if projection not in PROJECTIONS:
-        raise ValueError(f"projection must be one of {PROJECTIONS}, got {projection!r}")
+    require_one_of("places", places, PLACES)
+    require_one_of("projection", projection, PROJECTIONS)
     return functionalize(
         lambda rngs: Refiner(backbone, width, places, projection, compute, rngs=rngs)
     )

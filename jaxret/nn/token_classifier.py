@@ -6,7 +6,7 @@ Only the rows of these words are read from the head, so logits are [B, n] instea
 are rows of the embedding if the head is tied, else a small separate parameter. A reranker's score
 is the difference, or the softmax, of two logits.
 
-Letters: B texts, L tokens a text, V vocabulary, n words, H hidden width.
+Letters: B texts, L tokens per text, V vocabulary, n words, H hidden width.
 """
 
 from collections.abc import Sequence

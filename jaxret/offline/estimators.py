@@ -41,10 +41,10 @@ Terms = Float[np.ndarray, " T"]
 
 
 def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
-    """Computes the terms of IPS.
+    """Computes the terms of IPS, or of MIPS.
 
     Args:
-      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
+      weight: w, ``pi / p`` of the tool that was used in each round, or w_g of its group [T], >= 0.
       reward: y of the tool that was used [T], in [0, 1].
 
     Returns:
@@ -96,38 +96,26 @@ def doubly_robust(weight: Terms, reward: Terms, model: Terms, expected: Terms) -
     return expected + weight * (reward - model)
 
 
-def switch(weight: Terms, reward: Terms, model: Terms, expected: Terms, most: float) -> Terms:
-    """Computes the terms of Switch-DR.
-
-    Args:
-      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
-      reward: y of the tool that was used [T], in [0, 1].
-      model: m, the reward that the model predicts for the tool that was used [T].
-      expected: e, the model's reward averaged over the tools that pi may show [T].
-      most: s, the largest weight with which the reward corrects the model.
+def switched(weight: Terms, most: float) -> Terms:
+    """Replaces weights above ``most`` by 0: DR with these weights is Switch-DR.
 
     Returns:
-      terms [T].
+      weights [T].
     """
-    return expected + np.where(weight <= most, weight, 0) * (reward - model)
+    return np.where(weight <= most, weight, 0)
 
 
-def optimistic_shrinkage(
-    weight: Terms, reward: Terms, model: Terms, expected: Terms, scale: float
-) -> Terms:
-    """Computes the terms of DR with optimistic shrinkage.
+def shrunk(weight: Terms, scale: float) -> Terms:
+    """Shrinks weights optimistically: DR with these weights is DRos.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
-      reward: y of the tool that was used [T], in [0, 1].
-      model: m, the reward that the model predicts for the tool that was used [T].
-      expected: e, the model's reward averaged over the tools that pi may show [T].
       scale: l > 0, of the size of a squared weight: a smaller one shrinks large weights more.
 
     Returns:
-      terms [T].
+      weights [T].
     """
-    return expected + scale * weight / (weight**2 + scale) * (reward - model)
+    return scale * weight / (weight**2 + scale)
 
 
 def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
@@ -142,9 +130,8 @@ def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) ->
     Returns:
       terms [T].
     """
-    grid = _grid(weight)
-    left_out = [1 - np.where(weight <= most, weight, 0).mean() for most in grid]
-    return _least_error([switch(weight, reward, model, expected, s) for s in grid], left_out)
+    weights = [switched(weight, most) for most in _grid(weight)]
+    return _least_error(weights, reward, model, expected)
 
 
 def tuned_shrinkage(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
@@ -159,10 +146,8 @@ def tuned_shrinkage(weight: Terms, reward: Terms, model: Terms, expected: Terms)
     Returns:
       terms [T].
     """
-    scales = _grid(weight) ** 2
-    left_out = [1 - (scale * weight / (weight**2 + scale)).mean() for scale in scales]
-    lines = [optimistic_shrinkage(weight, reward, model, expected, scale) for scale in scales]
-    return _least_error(lines, left_out)
+    weights = [shrunk(weight, scale) for scale in _grid(weight) ** 2]
+    return _least_error(weights, reward, model, expected)
 
 
 def _grid(weight: Terms) -> np.ndarray:
@@ -170,20 +155,9 @@ def _grid(weight: Terms) -> np.ndarray:
     return np.geomspace(1, max(10 * weight.max(), 10), 20)
 
 
-def _least_error(lines: list[Terms], left_out: list[float]) -> Terms:
-    bounds = np.maximum(left_out, 0) ** 2
+def _least_error(weights: list[Terms], reward: Terms, model: Terms, expected: Terms) -> Terms:
+    """Returns the terms of DR with the weights of the smallest variance plus squared bias bound."""
+    lines = [doubly_robust(weight, reward, model, expected) for weight in weights]
+    bounds = [max(1 - weight.mean(), 0) ** 2 for weight in weights]
     errors = [line.var() / len(line) + bound for line, bound in zip(lines, bounds, strict=True)]
     return lines[int(np.argmin(errors))]
-
-
-def marginalised(group_weight: Terms, reward: Terms) -> Terms:
-    """Computes the terms of MIPS.
-
-    Args:
-      group_weight: w_g, ``pi / p`` of the group of the tool that was used [T], >= 0.
-      reward: y of the tool that was used [T], in [0, 1].
-
-    Returns:
-      terms [T].
-    """
-    return group_weight * reward

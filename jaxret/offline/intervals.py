@@ -27,7 +27,7 @@ with S; so, with s(V) the S at which M is 1 / alpha, at all times at once
 
 **Two sides from one** (mirroring and truncation, Waudby-Smith et al. 2022). An upper bound of V is
 one minus a lower bound of the policy's value for the rewards 1 - y. So weights enter through their
-variance alone, and not through their largest possible value. For IPS b = 0:
+variance only, and not through their largest possible value. For IPS b = 0:
 ``w y`` and ``w (1 - y)`` are no less than 0. For DR the model m is replaced by ``min(m, h / w)``
 tool by tool, and for the other side 1 - m by ``min(1 - m, h / w)``, before expectations are taken:
 the result is again a model, and the terms are no less than -h, so b = h. This needs the log's
@@ -120,9 +120,6 @@ def confidence_sequence(
       times: times of the bounds, in rounds [m].
       alpha: probability that a bound fails at any time.
       least: b, >= 0: no term of either side is below ``-least``.
-
-    Returns:
-      the bounds.
     """
     bounds = [lower_bounds(x, times, alpha=alpha / 2, least=least) for x in (low, high)]
     return ConfidenceSequence(times, np.clip(bounds[0], 0, 1), np.clip(1 - bounds[1], 0, 1))
@@ -145,9 +142,6 @@ def bootstrap(
       below: terms of the denominator [T]; None: the mean of ``above``.
       alpha: probability that the interval fails.
       seed: seed of the resamples.
-
-    Returns:
-      both ends.
     """
     rng, n = np.random.default_rng(seed), len(above)
     means, size = np.ones((2, RESAMPLES)), max(1, CELLS // n)

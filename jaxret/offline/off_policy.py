@@ -70,13 +70,22 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class OffPolicy:
-    """Values of one policy by several estimators, which print as a table."""
+    """Values of one policy by several estimators, which print as a table.
+
+    Attributes:
+      name: name of the policy.
+      rounds: number of answered rounds.
+      logged: mean reward per round of the log's policy.
+      effective: effective sample size; expected if it is known, else observed.
+      mean_weight: mean importance weight; if it is far from 1, the propensities are wrong.
+      values: name of an estimator -> its `Value`.
+    """
 
     name: str
     rounds: int
-    logged: float  # mean reward per round of the log's policy
-    effective: float  # effective sample size: expected, or else observed
-    mean_weight: float  # expected to be 1; otherwise the propensities are wrong
+    logged: float
+    effective: float
+    mean_weight: float
     values: dict[str, Value]
 
     def __getitem__(self, estimator: str) -> Value:
@@ -113,7 +122,7 @@ def off_policy(
 ) -> OffPolicy:
     """Estimates the mean reward of a policy on the queries of a log.
 
-    The estimators are IPS, SNIPS and clipped IPS; for logs of one tool a round DR, Switch-DR and
+    The estimators are IPS, SNIPS and clipped IPS; for logs of one tool per round DR, Switch-DR and
     DRos; with ``logging`` also MIPS, and the interval of DR. IPS and DR have intervals that hold at
     all times at once, clipped IPS a lower bound that does, and SNIPS and Switch-DR a bootstrap;
     DRos and MIPS have an unknown bias and no interval. DR's interval uses a truncated model and
@@ -132,9 +141,6 @@ def off_policy(
         of each tool [I]; None: the square root of I groups.
       cascade: for slates, whether positions below the used tool have no effect.
       alpha: probability that an interval fails, in (0, 1).
-
-    Returns:
-      The value by each estimator.
 
     Raises:
       ValueError: if the log has no support for the policy or no propensities, or the policy has no
@@ -165,9 +171,6 @@ def off_policy(
 
 def answered_rounds(log: Log) -> Log:
     """Returns the answered rounds of a log, with a warning if some are unanswered.
-
-    Args:
-      log: any log.
 
     Raises:
       ValueError: if fewer than two rounds are answered.
@@ -202,9 +205,6 @@ def evaluate(
       groups: group of each tool [I], for MIPS; None: no MIPS.
       cascade: for slates, whether positions below the used tool have no effect.
       alpha: probability that an interval fails.
-
-    Returns:
-      The value by each estimator.
 
     Raises:
       ValueError: if the log has no support for the policy or no propensities.
@@ -242,7 +242,7 @@ def evaluate(
         values["Switch-DR"] = resampled(switch, switch)
         values["DRos"] = Value(float(shrunk.mean()))
         if bounded and groups is not None:
-            marginalised = estimators.marginalised(rounds.group_weight, y)
+            marginalised = estimators.inverse_propensity(rounds.group_weight, y)
             values[f"MIPS, {groups.max() + 1} groups"] = Value(float(marginalised.mean()))
     expected = log.rounds / rounds.second.mean()  # NaN where it is not known
     return OffPolicy(
@@ -260,7 +260,7 @@ class Rounds(NamedTuple):
 
     weight: Float[np.ndarray, " T"]
     reward: Float[np.ndarray, " T"]
-    model: Float[np.ndarray, " T"]  # modelled reward of the used tool; one tool a round
+    model: Float[np.ndarray, " T"]  # modelled reward of the used tool; one tool per round
     expected: Float[np.ndarray, " T"]  # modelled reward, averaged over the policy
     second: Float[np.ndarray, " T"]  # E[w^2 | query] = sum_a pi^2 / p
     group_weight: Float[np.ndarray, " T"]  # this and all below: if the log has all probabilities
@@ -284,9 +284,6 @@ def go_through(
       groups: group of each tool [I]; None: no group weights.
       cascade: for slates, whether positions below the used tool have no effect.
       truncation: h, > 0; no term of ``low`` and ``high`` is below -h.
-
-    Returns:
-      The inputs.
 
     Raises:
       ValueError: if the log has no support for the policy.

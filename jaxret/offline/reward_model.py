@@ -76,9 +76,6 @@ def fit(
       item: used tools [n].
       reward: rewards in [0, 1] [n].
       items: I.
-
-    Returns:
-      the model.
     """
     b = np.zeros(seen.shape[1])
     ridge = RIDGE * np.eye(len(b))

@@ -72,9 +72,6 @@ def select(
       alpha: probability that any learner's interval fails, divided equally among the learners
         (Bonferroni).
 
-    Returns:
-      The selection.
-
     Raises:
       ValueError: if the log has fewer than 4 rounds or no support for a policy, a learner is an
         oracle or has no probabilities, or two names are equal.

@@ -33,7 +33,12 @@ CLOSE = 2e-3  # relative difference of float32 probabilities between two forms o
 
 
 class Snapshot(NamedTuple):
-    """A learner frozen in a state."""
+    """A learner frozen in a state, as a policy to evaluate or to serve.
+
+    Attributes:
+      learner: learner, which is not updated.
+      state: state in which the learner is frozen.
+    """
 
     learner: Learner
     state: State
@@ -79,9 +84,6 @@ def target(log: Log, policy: PolicyLike) -> Target:
       log: log with the queries.
       policy: a snapshot, a learner in its first state, or probabilities [T, I].
 
-    Returns:
-      The functions.
-
     Raises:
       ValueError: if a learner has no probabilities, or the rows of an array are not probabilities.
     """
@@ -113,9 +115,6 @@ def target(log: Log, policy: PolicyLike) -> Target:
 
 def first_probabilities(learner: Learner) -> PerItem:
     """Returns the function for the probability that each tool is shown (first).
-
-    Args:
-      learner: any learner.
 
     Raises:
       ValueError: if the learner has no probabilities.
@@ -201,7 +200,8 @@ def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
     ``by_position`` is computed from them and differs from the log's by rounding.
 
     Args:
-      log: log of one tool a round, whose learner learned from each round before the next, or never.
+      log: log of one tool per round, whose learner learned from each round before the next, or
+        never.
       served: learner that wrote the log, in its state before the first of these rounds.
 
     Returns:

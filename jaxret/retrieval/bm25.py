@@ -28,11 +28,8 @@ def bm25(documents: Sequence[str], *, name: str = "bm25") -> Retriever:
     """Indexes the tools' documents; a query without a known word scores 0 everywhere.
 
     Args:
-      documents: one text a tool.
+      documents: one text per tool.
       name: shown in the progress bar and in errors.
-
-    Returns:
-      the retriever.
 
     Raises:
       ValueError: if no document contains a word.

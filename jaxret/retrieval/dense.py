@@ -36,9 +36,6 @@ def dense(
       encoder: encodes queries; None: the queries are vectors.
       cache: folder for the queries' vectors; None keeps nothing.
       kind: selects the prefix that the encoder puts before queries.
-
-    Returns:
-      the retriever.
     """
     by_vector = inner_product(name, theta)
     if encoder is None:

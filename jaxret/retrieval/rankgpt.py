@@ -112,7 +112,7 @@ def windows(n: int, *, size: int = 20, step: int = 10) -> list[tuple[int, int]]:
       the (start, end) of each window; the one that reaches the start is the last.
 
     Raises:
-      ValueError: where ``size`` or ``step`` is out of its range.
+      ValueError: if ``size`` or ``step`` is out of its range.
     """
     require("size", size, ">= 2", lambda x: x >= 2)
     require("step", step, f"in [1, {size}]", lambda x: 1 <= x <= size)
@@ -148,10 +148,10 @@ def rank(
       the orders, and the answers of each window.
 
     Raises:
-      ValueError: if the lists differ in length, or there is not one a query.
+      ValueError: if the lists differ in length, or there is not one per query.
     """
     n = len(lists[0]) if lists else 0
-    require("lists", len(lists), f"{len(queries)}, one a query", lambda x: x == len(queries))
+    require("lists", len(lists), f"{len(queries)}, one per query", lambda x: x == len(queries))
     require("their lengths", {len(x) for x in lists}, "all the same", lambda x: len(x) <= 1)
     orders, all_answers = np.tile(np.arange(n, dtype=np.int32), (len(queries), 1)), []
     for start, end in windows(n, size=size, step=step) if n else []:

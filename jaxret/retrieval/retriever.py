@@ -68,7 +68,7 @@ class Retriever(NamedTuple):
           the ranking [N, k].
 
         Raises:
-          ValueError: where a text is empty, k is outside [1, I], the catalogue has not I rows, or a
+          ValueError: if a text is empty, k is outside [1, I], the catalogue has not I rows, or a
             score is NaN or plus infinity.
         """
         return search(self, texts, k, **options)
@@ -96,7 +96,7 @@ class Reranker(NamedTuple):
           the same candidates in a new order [N, k].
 
         Raises:
-          ValueError: where a text is empty, there are not N, or a score is NaN or plus infinity.
+          ValueError: if a text is empty, there are not N, or a score is NaN or plus infinity.
         """
         return refine(self, texts, ranking, **options)
 
@@ -158,11 +158,11 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
 
     Args:
       params: with the axis of the catalogue padded to a multiple of the devices.
-      features: features of B queries, with the same padding where they have that axis.
+      features: features of B queries, with the same padding if they have that axis.
       score: score of the retriever.
       split: the PartitionSpecs of params and features, flattened: (tree, leaves).
       items: the number of items, I; rows beyond are padding and are never returned.
-      k: items a query.
+      k: items per query.
       mesh: the devices; None for one.
 
     Returns:

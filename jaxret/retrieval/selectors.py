@@ -25,9 +25,6 @@ def listwise(reranker: Reranker, texts: Sequence[str]) -> Selector:
     Args:
       reranker: scores the items shown.
       texts: the N queries.
-
-    Returns:
-      the selector.
     """
 
     def select(queries, items):
@@ -39,7 +36,7 @@ def listwise(reranker: Reranker, texts: Sequence[str]) -> Selector:
 
 
 def pairwise(reranker: Reranker, texts: Sequence[str], items: int) -> Selector:
-    """Makes a selector of a reranker that scores each pair alone; each pair is scored once.
+    """Makes a selector of a reranker that scores each pair separately; each pair is scored once.
 
     Args:
       reranker: scores the items shown.
@@ -84,9 +81,6 @@ def by_language_model(
       documents: the I documents.
       words: that each document is cut to.
       prompt: the text of the questions.
-
-    Returns:
-      the selector.
     """
 
     def select(queries, items):

@@ -35,16 +35,23 @@ from jaxret.runtime.validate import require
 class Observation(NamedTuple):
     """One observed round as the input of an estimator, with items as masks [I].
 
-    Only `full_information` is given ``target``.
+    Attributes:
+      probs: the model's probabilities p [I], zero where an item is absent.
+      chosen: mask of the chosen item, 1[i = a] [I].
+      best: mask of the most probable item, 1[i = argmax p] [I].
+      target: 1[labels] / L over the available labels [I]; None unless the estimator is an oracle.
+      p_chosen: the model's probability of the chosen item, p_a [].
+      propensity: probability pi with which the item was chosen [].
+      reward: reward y [].
     """
 
-    probs: Float[Array, " I"]  # p, zero where an item is absent
-    chosen: Float[Array, " I"]  # 1[i = a]
-    best: Float[Array, " I"]  # 1[i = argmax p]
-    target: Float[Array, " I"] | None  # 1[labels] / L over those available; None for a bandit
-    p_chosen: Float[Array, ""]  # p_a
-    propensity: Float[Array, ""]  # pi, the probability with which a was chosen
-    reward: Float[Array, ""]  # y
+    probs: Float[Array, " I"]
+    chosen: Float[Array, " I"]
+    best: Float[Array, " I"]
+    target: Float[Array, " I"] | None
+    p_chosen: Float[Array, ""]
+    propensity: Float[Array, ""]
+    reward: Float[Array, ""]
 
 
 class Coefficients(Protocol):
@@ -58,13 +65,21 @@ class Coefficients(Protocol):
 
 
 class Estimator(NamedTuple):
-    """A named coefficient function, and its properties."""
+    """A named coefficient function, and its properties.
+
+    Attributes:
+      name: name of the estimator in tables.
+      coefficients: function from an `Observation` to the coefficients c [I].
+      unbiased: whether Lemma 3.1 holds for items drawn from p.
+      bandit: whether the function reads only the reward, and never ``target``.
+      noise_rate: rate of label noise at which ``unbiased`` holds.
+    """
 
     name: str
     coefficients: Coefficients
-    unbiased: bool  # Lemma 3.1 holds when a ~ p
-    bandit: bool = True  # reads the reward only, never the target
-    noise_rate: float | Float[Array, ""] = 0.0  # noise rate at which ``unbiased`` holds
+    unbiased: bool
+    bandit: bool = True
+    noise_rate: float | Float[Array, ""] = 0.0
 
 
 @memoized

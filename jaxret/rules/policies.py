@@ -1,6 +1,6 @@
 """Policies: from logits to the items shown, with propensities.
 
-    softmax         p_i, or p_i sharpened by a temperature of its own     ORAG Eq. (3)
+    softmax         drawn from p, or from p at another temperature        ORAG Eq. (3)
     greedy          the k best items                                      static retrieval
     epsilon_greedy  the k best, or with probability epsilon k random ones  Banditron
     exploring       any of these with k = 1, or with probability epsilon a random item
@@ -167,7 +167,7 @@ def exploring(policy: Policy, *, epsilon: float) -> Policy:
     The propensity is exact, ``(1 - epsilon) p_i + epsilon / available``.
 
     Args:
-      policy: policy of one item a round, with `Policy.probabilities`.
+      policy: policy of one item per round, with `Policy.probabilities`.
       epsilon: share of uniform draws, in [0, 1].
 
     Raises:
@@ -177,7 +177,7 @@ def exploring(policy: Policy, *, epsilon: float) -> Policy:
     if (inner := policy.probabilities) is None:
         raise ValueError(
             f"policy {policy.name!r} with k={policy.k} does not give the probability of each item: "
-            "exploration needs one item a round and `Policy.probabilities`"
+            "exploration needs one item per round and `Policy.probabilities`"
         )
 
     def probabilities(logits, axis=None):

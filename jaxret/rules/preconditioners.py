@@ -42,7 +42,7 @@ def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
     """``A = (ridge + t) (ridge I + d sum_s u_s u_s^T)^-1``, including the current u.
 
     A starts at the identity, and stays near it for isotropic unit vectors. The inverse is updated
-    by the Sherman-Morrison formula, at a cost of d^2 products a round.
+    by the Sherman-Morrison formula, at a cost of d^2 products per round.
 
     Args:
       ridge: weight of the identity, in rounds, > 0.

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 Axis = str | None
-_BLOCK = 512  # items a block in `draw`: I / 512 block sums, then 512 entries of one block
+_BLOCK = 512  # items per block in `draw`: I / 512 block sums, then 512 entries of one block
 
 
 def item_ids(n_local: int, axis: Axis) -> Int[Array, " I"]:
@@ -62,7 +62,7 @@ def _argmax(x: Float[Array, " I"]) -> Int[Array, ""]:
     """Compares entries in one reduction.
 
     A second one could find no entry equal to the maximum: on a GPU XLA computes ``x`` for each
-    reduction anew, and may round it otherwise.
+    reduction again, and may round it differently.
     """
     return lax.argmax(x, 0, jnp.int32)
 
@@ -103,7 +103,7 @@ def take(x: Float[Array, " I"], index: Int[Array, "*m"], axis: Axis) -> Float[Ar
 
 
 def top_k(x: Float[Array, " I"], k: int, axis: Axis) -> tuple[Float[Array, " k"], Int[Array, " k"]]:
-    """Finds the k largest entries over all items; k entries a device are exchanged.
+    """Finds the k largest entries over all items; k entries per device are exchanged.
 
     Args:
       x: this device's entries [I/n].

@@ -105,9 +105,6 @@ def place(tree, mesh: Mesh, specs):
       tree: tree of arrays.
       mesh: mesh of the devices.
       specs: a PartitionSpec for each leaf, in a tree of the same structure.
-
-    Returns:
-      The tree, with its leaves on the mesh.
     """
     return jax.tree.map(
         lambda spec, x: distributed.put(x, NamedSharding(mesh, spec)),

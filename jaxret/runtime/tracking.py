@@ -109,7 +109,7 @@ class WandbTracker(JsonlTracker):
     ``wandb sync`` uploads an offline run later. Values are plotted over ``step``, which is the
     round of a curve. The run's id is stored in ``wandb_id.txt``, so that a resumed run continues
     the same W&B run, and each step of a name is logged once. W&B cannot append to the folder of an
-    offline run: a resumed run is written anew from ``metrics.jsonl``, and the folder of the
+    offline run: a resumed run is written again from ``metrics.jsonl``, and the folder of the
     interrupted process is deleted.
 
     Args:

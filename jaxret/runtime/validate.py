@@ -1,7 +1,7 @@
 """Validation of inputs, with errors that give the name, the value and the allowed range."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Any
 
 import jax
@@ -29,6 +29,21 @@ def require(name: str, value, allowed: str, holds) -> None:
         return
     if not holds(value):
         raise ValueError(f"{name} must be {allowed}, got {value}")
+
+
+def require_one_of(name: str, value: object, known: Collection[str]) -> None:
+    """Raises ValueError unless ``value`` is in ``known``.
+
+    Args:
+      name: name of the setting; the message begins with it.
+      value: what is checked.
+      known: the values that pass.
+
+    Raises:
+      ValueError: where the value is none of them; lists them.
+    """
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
 
 
 def as_number(value: Any) -> Any:

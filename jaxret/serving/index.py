@@ -191,7 +191,7 @@ class Index(LiveCatalogue):
           learner: learner of the index, required unless a preset made it.
           encoder: encoder to use, required if the index was made with a callable; None: the encoder
             that the index names.
-          log: log to write; None: continues the index's log, or begins it anew if it is missing.
+          log: log to write; None: continues the index's log, or starts a new one if it is missing.
 
         Raises:
           FileNotFoundError: if there is no index.

@@ -5,7 +5,7 @@ the environment, the streams and the seeds are data. Streams are cut into chunks
 Learners with a blocked form use it (`jaxret.simulation.blocked`), on a mesh if the catalogue is
 split over devices; all other learners use the plain scan.
 
-Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds a chunk, n numbers.
+Letters: I items, d width, N queries, L labels, T rounds, R runs, c rounds per chunk, n numbers.
 """
 
 import hashlib
@@ -98,9 +98,6 @@ class Data(NamedTuple):
 
 def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
     """Splits an environment into arrays, which are data, and a static rest.
-
-    Args:
-      environment: any environment.
 
     Returns:
       The arrays and numbers, and the static rest for `join_environment`.
@@ -198,9 +195,6 @@ class Simulation:
 
     def setting(self, *numbers: float) -> Float[np.ndarray, "R n"]:
         """Repeats the numbers of a setting for every run.
-
-        Args:
-          *numbers: n numbers.
 
         Returns:
           [R, n].

@@ -2,11 +2,11 @@
 
     simulate(with_exploration(greedy()), train, seeds=3, log="logs")       logs/seed_0.jsonl, ..
 
-For learners that show one item a round the `Trace` has everything that a log needs; slates of
+For learners that show one item per round the `Trace` has everything that a log needs; slates of
 several items are recorded in the plain scan. Rounds already in a log are not written again, so a
 run that is interrupted and resumed leaves the same log as an uninterrupted one.
 
-Letters: R runs, c rounds a chunk, k items shown.
+Letters: R runs, c rounds per chunk, k items shown.
 """
 
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ from jaxret.learners.learner import Learner, map_queries
 from jaxret.learners.mixture import blend_of, heaviest
 from jaxret.learners.rank_one import rule_of
 from jaxret.runtime import distributed
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.types import State, Trace
 from jaxret.version import __version__
@@ -92,19 +92,12 @@ class Run:
         return {name: np.asarray(getattr(self.trace, name)) for name in CURVES}
 
     def learner_of(self, seed: int) -> Learner:
-        """Returns the learner of one seed, with the setting that the seed chose.
-
-        Args:
-          seed: number of the seed.
-        """
+        """Returns the learner of one seed, with the setting that the seed chose."""
         learner = self.family(*self.numbers[self._position(seed)].tolist())
         return learner._replace(name=self.name)
 
     def state(self, seed: int) -> State:
         """Returns the last state of one seed.
-
-        Args:
-          seed: number of the seed.
 
         Raises:
           ValueError: if the seed was not simulated.
@@ -188,9 +181,6 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
       curve: one of `CURVES`.
       window: rounds in the running mean; None: a twentieth of the shortest stream.
 
-    Returns:
-      The figure.
-
     Raises:
       ValueError: if there is no run, the curve is unknown, or the window is below 1.
     """
@@ -198,8 +188,7 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
 
     from jaxret.evaluation import plots
 
-    if curve not in CURVES:
-        raise ValueError(f"curve must be one of {', '.join(CURVES)}, got {curve!r}")
+    require_one_of("curve", curve, CURVES)
     require("runs", runs, "one run or more", len)
     shortest = min(run.order.shape[1] for run in runs)
     width = max(1, shortest // 20) if window is None else window

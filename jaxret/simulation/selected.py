@@ -3,7 +3,7 @@
 A large reranker, a language model or a judge cannot run inside a compiled stream. Each round is two
 compiled halves (`jaxret.simulation.scan`) with the selector between them, for all runs at once.
 
-Letters: R runs, c rounds a chunk.
+Letters: R runs, c rounds per chunk.
 """
 
 from functools import partial

@@ -56,7 +56,8 @@ def simulate(
 ) -> Run:
     """Simulates a learner on a task's queries.
 
-    `jaxret.simulation.scan` defines a round. ``run.form`` names the form that was used.
+    Start reading in `jaxret.simulation.scan`, which defines a round. ``run.form`` names the form
+    that was used.
 
     Args:
       learner: a preset or any `Learner`; a run, whose learner is used with the settings that each
@@ -141,7 +142,7 @@ def run_streams(
       orders: stream of each run [S, T], -1 where it has ended.
       name: name of the learner, for the progress bar.
       resume: folder of checkpoints; None: the run cannot be resumed.
-      after: run to continue from; None: the simulation begins anew.
+      after: run to continue from; None: the simulation starts from the learner's first state.
 
     Returns:
       The last states, and the trace [S, T], NaN (items: -1) where a stream has ended.
@@ -153,7 +154,7 @@ def run_streams(
     """
     folder, first = None, None if after is None else after.states
     if after is not None and after.seeds != simulation.seeds:
-        raise ValueError(f"the run to go on from has the seeds {after.seeds}: give the same")
+        raise ValueError(f"the run to continue from has the seeds {after.seeds}: give the same")
     if resume is not None and after is not None:
         raise ValueError("after goes without resume: leave one of them out")
     if resume is not None:

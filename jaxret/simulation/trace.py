@@ -38,9 +38,6 @@ class Measured(NamedTuple):
 def reported(feedback: Feedback) -> Float[Array, ""]:
     """Returns the reward for a `jaxret.types.Trace`, NaN if no feedback was observed.
 
-    Args:
-      feedback: feedback of one round.
-
     Returns:
       [].
     """

@@ -201,7 +201,7 @@ def drawn_from_model(run: Evidence) -> Assumption:
     """
     name = "items drawn from p: |pi / p - 1|"
     if run.rule.policy.k != 1:
-        return Assumption(name, False, np.inf, f"one item a round, not {run.rule.policy.k}")
+        return Assumption(name, False, np.inf, f"one item per round, not {run.rule.policy.k}")
     logits = jnp.asarray(_PROBE)
     keys = jax.random.split(jax.random.key(0), 64)
     shown = jax.vmap(lambda key: run.rule.policy.show(key, logits, None))(keys)
@@ -374,6 +374,6 @@ def _probed(run, noise_rate):
 def _moments(estimator, logits, targets, noise_rate):
     """Returns p, and E[c] and E||c||^2 for each right item."""
     p = jax.nn.softmax(logits)
-    return p, *jax.vmap(lambda target: moments(estimator, p, target, noise_rate=noise_rate))(
-        targets
-    )
+    of = jax.vmap(lambda target: moments(estimator, p, target, noise_rate=noise_rate))
+    found = of(targets)
+    return p, found.mean, found.second

@@ -42,12 +42,19 @@ WRONG = "wrong tools"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Statement:
-    """An upper bound on a quantity of a run, and the measured quantity."""
+    """An upper bound on a quantity of a run, and the measured quantity.
+
+    Attributes:
+      bound: upper bound, with its terms and assumptions.
+      estimate: measured quantity of each seed.
+      quantity: name of the bounded quantity.
+      regret: regret of the run; None if another quantity is bounded.
+    """
 
     bound: Bound
-    estimate: Estimate  # the measured quantity of each seed
+    estimate: Estimate
     quantity: str = "regret"
-    regret: Regret | None = None  # None: another quantity is bounded
+    regret: Regret | None = None
 
     @property
     def name(self) -> str:
@@ -103,9 +110,6 @@ def bounds(
         learner's projection; ignored for a mixture and for SquareCB.
       tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the
         temperature of the learner's rule; ignored for a mixture and for SquareCB.
-
-    Returns:
-      The statements.
 
     Raises:
       ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule or

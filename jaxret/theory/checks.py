@@ -7,6 +7,7 @@
 Letters: I items, S seeds, n draws or horizons.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,10 +21,19 @@ from jaxret.types import PRNGKey
 
 
 class Moments(NamedTuple):
-    """Moments of an estimator's coefficients c over the chosen item and the noisy bit."""
+    """Moments of an estimator's coefficients c over the chosen item and the noisy bit.
 
-    mean: Float[Array, " I"]  # E[c]
-    second: Float[Array, ""]  # E ||c||^2; times ||q / tau||^2 it is E ||G||_F^2
+    Attributes:
+      mean: E[c] [I].
+      second: E ||c||^2 []; times ||q / tau||^2 it is E ||G||_F^2.
+      bias: || E[c] - (p - 1[i*]) || [], with the gradient of Lemma 3.1.
+      variance: E || c - E[c] ||^2 [].
+    """
+
+    mean: Float[Array, " I"]
+    second: Float[Array, ""]
+    bias: Float[Array, ""]
+    variance: Float[Array, ""]
 
 
 class Sampled(NamedTuple):
@@ -46,27 +56,41 @@ def moments(
     probs: Float[Array, " I"],
     target: Int[Array, ""],
     *,
-    noise_rate: float = 0.0,
+    propensity: Float[Array, " I"] | None = None,
+    noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
-    """Computes both moments exactly, by enumeration.
+    """Computes moments exactly, by enumeration: 6 I evaluations of the estimator.
+
+    Use float64 (`jax.enable_x64`) for small probabilities.
 
     Args:
       estimator: estimator of the coefficients.
-      probs: probabilities from which the item is drawn [I].
+      probs: probabilities p of the model [I].
       target: the right item.
+      propensity: probabilities from which the item is drawn [I]; None: p.
       noise_rate: probability that a bit is wrong.
-
-    Returns:
-      The moments.
     """
+    average = partial(
+        expected_coefficients,
+        probs=probs,
+        target=target,
+        propensity=propensity,
+        noise_rate=noise_rate,
+    )
+    mean = average(estimator)
 
-    def squared(obs):
-        return estimator.coefficients(obs) ** 2
+    def squares_about(centre):
+        def squared(obs):
+            return (estimator.coefficients(obs) - centre) ** 2
 
-    mean = expected_coefficients(estimator, probs, target, noise_rate=noise_rate)
-    square = estimator._replace(coefficients=squared)
-    second = expected_coefficients(square, probs, target, noise_rate=noise_rate).sum()
-    return Moments(mean=mean, second=second)
+        return average(estimator._replace(coefficients=squared)).sum()
+
+    return Moments(
+        mean=mean,
+        second=squares_about(jnp.zeros_like(mean)),
+        bias=jnp.linalg.norm(mean - probs.at[target].add(-1.0)),
+        variance=squares_about(mean),
+    )
 
 
 def monte_carlo_coefficients(

@@ -64,9 +64,6 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
       tau: temperature of the comparator's logits ``U q / tau``, > 0.
       seen: result of a rerun with `watch`; None: the run is computed again.
 
-    Returns:
-      The sums.
-
     Raises:
       ValueError: if the learner has no softmax, or the rounds cannot be computed again.
     """
@@ -82,9 +79,6 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
 
 def watch(run: Run) -> Watch:
     """Makes the quantity that a rerun sums for `dual`, with queries not divided by tau.
-
-    Args:
-      run: run of a learner with a softmax.
 
     Returns:
       The quantity, which accumulates residuals [I, d] and has an entropy and a loss per round.
@@ -114,9 +108,6 @@ def against_one(found: Dual, comparator: Float[np.ndarray, "I d"]) -> Bound:
     Args:
       found: sums of the run.
       comparator: U [I, d].
-
-    Returns:
-      The bound.
     """
     product = (found.residual * np.asarray(comparator, np.float64)).sum(axis=(1, 2))
     return _bound("duality", found, {"residuals times U": -product})
@@ -129,9 +120,6 @@ def against_ball(found: Dual, radius: float, longest: float) -> Bound:
       found: sums of the run.
       radius: R.
       longest: length of the longest row of the comparator of the regret, at most ``radius``.
-
-    Returns:
-      The bound.
     """
     norms = np.linalg.norm(found.residual, axis=2).sum(axis=1)
     inside = at_most("comparator in the ball: longest row", longest, radius)

@@ -41,7 +41,7 @@ from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
 from jaxret.theory.rerun import require_constant
-from jaxret.theory.theorems import Bound, Measured
+from jaxret.theory.theorems import Measured, from_terms
 from jaxret.types import Choice, Feedback
 
 
@@ -56,9 +56,6 @@ class History(NamedTuple):
 def against_one_expert(run: Run) -> Measured:
     """Bounds the log loss of the mixture by the loss of the best expert of each seed.
 
-    Args:
-      run: run of a mixture.
-
     Raises:
       ValueError: if the learner is not a mixture.
     """
@@ -66,45 +63,29 @@ def against_one_expert(run: Run) -> Measured:
     prior, rounds = np.asarray(mixing.prior), run.order.shape[1]
     start = -np.log(prior) / mixing.beta
     share = -(rounds - 1) * np.log1p(-mixing.alpha * (1 - prior)) / mixing.beta
-    total = losses[:, 1:] + start + share
-    best = total.argmin(axis=1)
-    each = np.arange(len(losses))
-    value = Estimate.of(total[each, best])
-    bound = Bound(
-        name="mixture against its best expert",
-        value=value.mean,
-        stderr=value.error,
-        terms={
-            "best expert": float(losses[each, 1 + best].mean()),
-            "prior": float(start[best].mean()),
-            "share": float(share[best].mean()),
-        },
-        assumptions=(at_most("power of the likelihood: beta", float(mixing.beta), 1.0),),
-    )
+    best = (losses[:, 1:] + start + share).argmin(axis=1)
+    terms = {
+        "best expert": losses[np.arange(len(losses)), 1 + best],
+        "prior": start[best],
+        "share": share[best],
+    }
+    power = at_most("power of the likelihood: beta", float(mixing.beta), 1.0)
+    bound = from_terms("mixture against its best expert", terms, power)
     return Measured(bound, Estimate.of(losses[:, 0]))
 
 
 def sure_errors(run: Run) -> Measured:
     """Bounds the number of rounds in which a tool with P_mix >= 1/2 failed.
 
-    Args:
-      run: run of a mixture.
-
     Raises:
       ValueError: if the learner is not a mixture.
     """
     _mixing(run.learner)
     wrong = np.asarray(run.states.extra.sure, np.float64)[:, 1]
-    value = Estimate.of(_losses(run)[:, 0] / np.log(2))
     rewards = np.asarray(run.trace.reward)
     between = float(np.minimum(rewards, 1 - rewards).max(initial=0.0))
-    bound = Bound(
-        name="sure errors of the mixture",
-        value=value.mean,
-        stderr=value.error,
-        terms={"loss of the mixture / ln 2": value.mean},
-        assumptions=(_bits(between),),
-    )
+    terms = {"loss of the mixture / ln 2": _losses(run)[:, 0] / np.log(2)}
+    bound = from_terms("sure errors of the mixture", terms, _bits(between))
     return Measured(bound, Estimate.of(wrong))
 
 
@@ -115,9 +96,6 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
       history: rounds from `history`.
       mixing: structure of the learner; beta = 1, and alpha > 0 unless k = 0.
       k: number of switches, 0 <= k < T.
-
-    Returns:
-      The bound.
 
     Raises:
       ValueError: if k, beta or alpha is out of its range.

@@ -99,7 +99,7 @@ def with_projection(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None =
             assumptions.constant_step(evidence),
             assumptions.drawn_from_model(evidence),
             assumptions.estimator_mean(evidence, noise_rate=0.0, bias=0.0),
-            assumptions.estimator_second_moment(evidence, noise_rate=0.0, allowed=_clean),
+            assumptions.estimator_second_moment(evidence, noise_rate=0.0, allowed=clean_variance),
             _same_failure(rule),
             assumptions.one_label(evidence),
             assumptions.label_noise(evidence, 0.0),
@@ -166,8 +166,3 @@ def _same_failure(rule: Rule) -> Assumption:
     probes = [assumptions.failure_on_probe(rule.estimator, item) for item in (0, 7)]
     off = np.max([np.abs(c - p).max() for p, c in probes])
     return at_most("a failure teaches c = p: off by", off, 1e-3)
-
-
-def _clean(p_label, inverse_p):
-    del inverse_p
-    return clean_variance(p_label)

@@ -33,7 +33,12 @@ from jaxret.theory.comparators import Comparator, losses
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Regret:
-    """The cumulative loss of a run minus that of one Theta."""
+    """The cumulative loss of a run minus that of one Theta.
+
+    Attributes:
+      curve: regret after each round [S, T].
+      comparator: Theta that is subtracted, and the accuracy of the search for it.
+    """
 
     curve: Float[np.ndarray, "S T"]
     comparator: Comparator
@@ -114,9 +119,6 @@ def comparator(run: Run, *, tau: float | None = None) -> Comparator:
       tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the
         temperature of the learner's rule.
 
-    Returns:
-      The comparator.
-
     Raises:
       ValueError: if the learner has no softmax or temperature, queries, labels or tools changed, or
         a rule with eta = 0 does not project onto a ball.
@@ -178,9 +180,6 @@ def temperature(run: Run, tau: float | None) -> float:
 
 def start_of(run: Run) -> Task:
     """Returns the task of a run with Theta_1 projected and without absent tools.
-
-    Args:
-      run: run with constant queries, labels and tools.
 
     Raises:
       ValueError: if queries, labels or tools changed.

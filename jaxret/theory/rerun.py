@@ -47,9 +47,6 @@ class Watch(NamedTuple):
 def require_constant(run: Run) -> None:
     """Checks that the rounds of a run can be computed again from its trace.
 
-    Args:
-      run: any run.
-
     Raises:
       ValueError: if an effect of the environment changes queries, labels, tools or updates.
     """
@@ -126,9 +123,6 @@ def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
 
 def available_rows(task: Task) -> Int[np.ndarray, " n"]:
     """Returns the rows of the available tools.
-
-    Args:
-      task: task with ``available``.
 
     Returns:
       Positions [n].

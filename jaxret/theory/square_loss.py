@@ -82,9 +82,6 @@ def is_squarecb(learner: Learner) -> bool:
 def statements(run: Run) -> list[Measured]:
     """Computes both bounds on the wrong tools shown.
 
-    Args:
-      run: run of SquareCB.
-
     Raises:
       ValueError: if the learner is not SquareCB, or the rounds cannot be computed again.
     """
@@ -119,9 +116,6 @@ def statements(run: Run) -> list[Measured]:
 def history(run: Run) -> History:
     """Computes a run of SquareCB again and records its predictions.
 
-    Args:
-      run: run of SquareCB.
-
     Raises:
       ValueError: if the learner is not SquareCB, or the rounds cannot be computed again.
     """
@@ -137,11 +131,7 @@ def history(run: Run) -> History:
 
 
 def deciles(run: Run) -> tuple[Decile, ...]:
-    """Tests by decile whether SquareCB's predictions were calibrated.
-
-    Args:
-      run: run of SquareCB.
-    """
+    """Tests by decile whether SquareCB's predictions were calibrated."""
     found = history(run)
     return calibration.by_decile(found.predictions, found.bits)
 

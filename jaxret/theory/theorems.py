@@ -74,12 +74,7 @@ class Measured(NamedTuple):
 
 def theorem_5_1(run: Evidence) -> Bound:
     """Computes Theorem 5.1, for clean bits and any comparator."""
-
-    def variance(p_label, inverse_p):
-        del inverse_p
-        return clean_variance(p_label)
-
-    return _bound("Theorem 5.1", run, variance, noise_rate=0.0, bias=0.0)
+    return _bound("Theorem 5.1", run, clean_variance, noise_rate=0.0, bias=0.0)
 
 
 def theorem_b2(run: Evidence, *, noise_rate: float) -> Bound:
@@ -142,9 +137,6 @@ def describe(bound: Bound, quantity: str = "regret") -> str:
     Args:
       bound: bound; assumptions that fail or were not measured are marked.
       quantity: name of the bounded quantity.
-
-    Returns:
-      The text.
     """
     terms = " + ".join(f"{value:.4g} ({name})" for name, value in bound.terms.items())
     verdict = "" if bound.holds else "   void: an assumption fails"
@@ -194,9 +186,6 @@ def from_terms(name: str, terms: dict[str, Float[np.ndarray, " S"]], *assumed: A
       name: name of the statement.
       terms: terms of each seed [S], by name.
       *assumed: assumptions of the statement.
-
-    Returns:
-      The bound.
     """
     with np.errstate(all="ignore"):  # p* may underflow and give infinite bounds
         total = Estimate.of(np.sum(list(terms.values()), axis=0))
@@ -204,8 +193,9 @@ def from_terms(name: str, terms: dict[str, Float[np.ndarray, " S"]], *assumed: A
         return Bound(name, total.mean, total.error, means, assumed)
 
 
-def clean_variance(p_label):
-    """Computes ``1/p* - 2 p* + 1``, which bounds E||c||^2 of Eq. (4) and falls as p* rises."""
+def clean_variance(p_label, inverse_p=None):
+    """Computes ``1/p* - 2 p* + 1``, which bounds E||c||^2 of Eq. (4) for any ``sum_i 1/p_i``."""
+    del inverse_p
     return 1.0 / p_label - 2.0 * p_label + 1.0
 
 

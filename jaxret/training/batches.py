@@ -4,7 +4,7 @@ An epoch is a permutation of the examples. The permutation is cut into groups; e
 by length and cut into batches; the batches are shuffled. The texts of a batch are thus of similar
 length, and little of the batch is padding.
 
-Letters: n examples, B examples a batch.
+Letters: n examples, B examples per batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,11 +46,8 @@ def shuffled(
     Args:
       lengths: tokens of each of the n examples, to sort by.
       collate: maps positions of examples [B] to a batch, a tree of arrays with leading axis B.
-      size: examples a batch, B.
+      size: examples per batch, B.
       seed: seed of the permutations.
-
-    Returns:
-      the batches.
 
     Raises:
       ValueError: for a size outside 1 .. n.

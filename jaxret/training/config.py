@@ -5,14 +5,14 @@ Each method's ``Config`` adds fields and sets defaults:
     mlc.Config(epochs=3, learning_rate=1e-4).optimizer(steps=900)
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
 import optax
 
 from jaxret.nn.layers import Compute
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_one_of
 from jaxret.training import schedules
 from jaxret.training.trainable import Lora
 
@@ -30,9 +30,9 @@ class TrainingConfig:
       ValueError: for a value out of its range, naming the field.
     """
 
-    limit: int = 64  # tokens a query is cut to
-    size: int = 32  # examples a batch
-    accumulate: int = 1  # parts a batch is cut into, for memory
+    limit: int = 64  # tokens to which texts are cut in training
+    size: int = 32  # examples per batch
+    accumulate: int = 1  # parts into which a batch is cut, to save memory
     epochs: float = 1
     learning_rate: float = 5e-5
     schedule: Literal["warmup_cosine", "reference"] = "warmup_cosine"
@@ -80,9 +80,6 @@ def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
       kind: the class of the config.
       values: fields by name; lists become tuples, and mappings become a `Lora`.
 
-    Returns:
-      the config.
-
     Raises:
       ValueError: for an unknown field or a value out of its range.
     """
@@ -96,18 +93,3 @@ def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
         return tuple(value) if isinstance(value, list) else value
 
     return kind(**{name: typed(value) for name, value in values.items()})
-
-
-def require_one_of(name: str, value: object, known: Collection[str]) -> None:
-    """Raises ValueError unless ``value`` is in ``known``.
-
-    Args:
-      name: name of the setting; the message begins with it.
-      value: what is checked.
-      known: the values that pass.
-
-    Raises:
-      ValueError: where the value is none of them; lists them.
-    """
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")

@@ -1,6 +1,6 @@
 """Losses: multi-label cross-entropies for tools, margins and contrasts for vectors.
 
-    multi_label_bce    one binary decision a tool                 MLC and ToolRefiner, as written
+    multi_label_bce    one binary decision per tool               MLC and ToolRefiner, as written
     softmax_ce         the tools compete for each label           MLC, as the reference trains it
     triplet_margin     nearer to a positive than to a negative    Tool2Vec's encoders
     info_nce           the right document among many              DPR, Tool-Embed
@@ -9,7 +9,7 @@ All return the mean over the rows of a batch, as a scalar, and compute in float3
 ``weights [B]`` are the rows' weights, by default 1. Rows that fill up a last batch have weight 0;
 their contents must be finite and change nothing.
 
-Letters: B rows, I tools, N candidates, L labels a row (padded with -1), m negatives, d width.
+Letters: B rows, I tools, N candidates, L labels per row (padded with -1), m negatives, d width.
 """
 
 import jax
@@ -47,14 +47,14 @@ def multi_label_bce(
         mean_i  softplus(-z_i) if i is a label else softplus(z_i)      (Tool2Vec, Sections 4.2, 4.3)
 
     Args:
-      logits: z [B, N], one column a tool.
+      logits: z [B, N], one column per tool.
       labels: the right tools [B, L], padded with -1; those without a column are ignored.
       candidates: the tool of each column [B, N], -1 for none; by default column i is tool i. A row
         without any candidate has loss 0.
       weights: weights of the rows [B]; None: 1 each.
 
     Returns:
-      the mean over rows [], in nats a tool.
+      the mean over rows [], in nats per tool.
     """
     columns = jnp.arange(logits.shape[1])[None] if candidates is None else candidates
     logits, present = _float32(logits), columns >= 0
@@ -79,7 +79,7 @@ def softmax_ce(
     has labels.
 
     Args:
-      logits: z [B, I], one column a tool.
+      logits: z [B, I], one column per tool.
       labels: the right tools [B, L], padded with -1; a row without any has loss 0.
       normalise: divides by the number of labels, so that every query counts the same.
       weights: weights of the rows [B]; None: 1 each.

@@ -10,8 +10,8 @@ too few wrong tools are left. A triplet is a row (anchor, positive, negative). T
 "triplet loss" (Section 5.1.1); the rules for its triplets are those of its code. The rows are
 ordered by query; `jaxret.training.batches` shuffles them.
 
-Letters: n queries, d width, L labels a query (padded with -1), I tools, N candidates, m negatives a
-pair, M rows, C queries in a chunk.
+Letters: n queries, d width, L labels per query (padded with -1), I tools, N candidates, m negatives
+per pair, M rows, C queries in a chunk.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def random_negatives(
     Args:
       labels: the tools of each query [n, L].
       items: the number of tools, I.
-      count: negatives a pair, m >= 1.
+      count: negatives per pair, m >= 1.
       seed: seed of the draws.
 
     Returns:
@@ -60,7 +60,7 @@ def hard_negatives(
     Args:
       labels: the tools of each query [n, L].
       candidates: tools found by the first stage [n, N], best first, padded with -1.
-      count: negatives a pair, m >= 1.
+      count: negatives per pair, m >= 1.
 
     Returns:
       the pairs [M, 2 + m].
@@ -163,7 +163,7 @@ def query2desc(
     Args:
       labels: the tools of each query [n, L].
       items: the number of tools, I.
-      negatives: distinct wrong tools drawn a query, or all where there are fewer.
+      negatives: distinct wrong tools drawn per query, or all if there are fewer.
       seed: seed of the draws.
 
     Returns:

@@ -22,9 +22,6 @@ def warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Schedule:
       warmup: warm-up steps, W; 1 starts at the peak.
       total: steps in all, T.
 
-    Returns:
-      the schedule.
-
     Raises:
       ValueError: if W is below 1 or above T.
     """
@@ -52,9 +49,6 @@ def reference_warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Sc
       peak: the nominal learning rate.
       warmup: warm-up steps, W, at least 2: with 1 the rate is 0 at every step.
       total: steps in all, T.
-
-    Returns:
-      the schedule.
 
     Raises:
       ValueError: if W is below 2 or above T.

@@ -58,9 +58,6 @@ def fitted(
       settings: written beside the model for readers.
       hooks: the observers.
 
-    Returns:
-      the best parameters.
-
     Raises:
       jaxret.runtime.checkpoint.Interrupted: when asked to stop, after saving the state.
     """

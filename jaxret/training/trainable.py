@@ -48,9 +48,6 @@ def trainable(network: Module, params: Params, adapter: Lora | None, seed: int) 
       params: the network's initial parameters.
       adapter: settings of the adapter; None trains all parameters.
       seed: seed of the adapter's initial weights.
-
-    Returns:
-      the trained part.
     """
     if adapter is None:
         return Trainable(start=params, frozen=None, apply=network.apply, whole=lambda x: x)

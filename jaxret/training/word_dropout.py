@@ -2,9 +2,9 @@
 
 A network with random weights memorises a small set of queries; any word of a query would do.
 Dropping words forces the network to learn what each word says. Iyyer et al. drop a fixed share. We
-draw a share for each query anew, so that some queries come nearly whole, as they do in use.
+draw a share for each query, so that some queries stay nearly whole, as they are in use.
 
-Letters: B queries a batch, L tokens.
+Letters: B queries per batch, L tokens.
 """
 
 from collections.abc import Sequence

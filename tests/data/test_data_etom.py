@@ -100,7 +100,7 @@ def label_ids(dataset):
     return [[dataset.tool_ids[i] for i in row if i >= 0] for row in dataset.labels]
 
 
-def test_by_default_any_tool_that_serves_is_a_label_and_plans_are_left_out(folder):
+def test_by_default_every_suitable_tool_is_a_label_and_plans_are_left_out(folder):
     dataset = load("etom", folder)
     assert dataset.name == "etom"
     assert dataset.tool_ids == (READ, LIST, CAT)
@@ -154,7 +154,7 @@ def test_a_label_that_no_tool_has_is_refused(tmp_path):
         load("etom", tmp_path)
 
 
-def test_what_is_missing_or_broken_is_named(tmp_path):
+def test_missing_and_broken_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"'etom' needs path=: .*github\.com/snooow1029/ETOM"):
         load("etom")
     with pytest.raises(FileNotFoundError, match=r"mcp_registry\.json does not exist; expected"):
@@ -165,7 +165,7 @@ def test_what_is_missing_or_broken_is_named(tmp_path):
         load("etom", tmp_path)
 
 
-def test_the_whole_has_the_counts_of_its_description(shared_data):
+def test_the_full_data_set_has_the_published_counts(shared_data):
     folder = shared_data / "etom"
     single, plans = load("etom", folder), load("etom", folder, levels=[3, 4])
     for dataset in (single, plans):

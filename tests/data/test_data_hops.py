@@ -58,8 +58,8 @@ def test_sub_questions_have_all_labels_of_their_question():
     assert hops.groups.tolist() == [0, 1, 1, 2]
 
 
-def test_what_cannot_be_planned_is_refused():
-    with pytest.raises(ValueError, match="deskbank has one label a query: there is nothing to pl"):
+def test_data_sets_without_hops_and_incomplete_plans_are_refused():
+    with pytest.raises(ValueError, match="deskbank has one label per query: there is nothing to p"):
         by_evidence(load("deskbank"))
     dataset = build("x", [(name, name) for name in "abc"], QUESTIONS)
     for plans in ([["a"], ["b"]], [["a"], [], ["b"]]):

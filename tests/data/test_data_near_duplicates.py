@@ -18,7 +18,7 @@ def test_the_share_is_that_of_the_one_query_with_most_words_in_common():
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, hops.TEMPLATE.replace("query", "question")])
-def test_of_a_sub_task_its_own_words_count(template):
+def test_only_the_words_of_the_sub_task_count(template):
     one, two = (template.format(question=q, step="1.2 Write the file") for q in ("a b c", "x y z"))
     other = template.format(question="a b c", step="3.4 Send it to Ann")
     assert near_duplicates.shared_words([one], [two]) == pytest.approx(1.0)
@@ -46,7 +46,7 @@ def test_a_query_is_near_another_one_of_its_list_and_not_near_itself():
 
 
 @pytest.mark.parametrize("block", [1, 7, 512])
-def test_every_pair_is_compared_whatever_the_block(block, monkeypatch):
+def test_every_pair_is_compared_for_any_block_size(block, monkeypatch):
     monkeypatch.setattr(near_duplicates, "BLOCK", block)
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(list("abcdefgh"), rng.integers(1, 7))) for _ in range(30)]

@@ -127,7 +127,7 @@ def test_the_same_question_on_two_sides_is_refused():
         own_split(dataset)
 
 
-def test_the_fix_that_the_refusal_names_works_and_leaves_test_alone():
+def test_the_remedy_named_in_the_error_works_and_keeps_the_test_part():
     rows = [(f"text {i}", None, "train") for i in range(30)]
     rows += [(f"text {i}\n", None, "val") for i in range(25, 35)]
     rows += [(f" text {i}", None, "test") for i in range(34, 40)]
@@ -141,12 +141,12 @@ def test_the_fix_that_the_refusal_names_works_and_leaves_test_alone():
 
 
 @pytest.mark.parametrize("order", [("train", "test"), ("test", "train")])
-def test_an_overlap_is_found_in_whatever_order_the_parts_are_listed(order):
+def test_an_overlap_is_found_for_any_order_of_the_parts(order):
     dataset = dataset_of(*(("how?", None, split) for split in order))
     assert overlap(dataset).tolist() == [split == "train" for split in order]
 
 
-def test_nothing_overlaps_where_nothing_is_divided():
+def test_undivided_queries_do_not_overlap():
     assert not overlap(dataset_of(("a", 0, None), ("a", 1, None))).any()
 
 
@@ -182,7 +182,7 @@ def test_no_ultratool_question_is_in_two_parts(shared_data):
     assert_apart(dataset, own_split(dataset))
 
 
-def test_both_ways_to_toollens_give_its_real_split(shared_data):
+def test_both_formats_of_toollens_have_its_own_split(shared_data):
     for path in ("raw/toollens", "toollens"):
         dataset = load("toollens", shared_data / path)
         found = own_split(dataset, validation=0.1)

@@ -98,7 +98,7 @@ def test_a_text_of_train_and_test_stays_in_both_and_is_refused_by_parts(folder):
     assert [len(part) for part in clean] == [1, 1, 2]
 
 
-def test_one_text_under_two_numbers_of_a_part_is_one_query(folder):
+def test_equal_texts_with_two_numbers_in_a_part_are_one_query(folder):
     append(folder / "test.query.txt", f"15\t{TEXTS['14']}\n")
     append(folder / "qrels.test.tsv", "15\t0\t3\t1\n")
     dataset = load("toolbench", folder)

@@ -160,7 +160,7 @@ def test_the_benchmark_counts_equal_queries_as_often_as_they_occur(folder):
     assert load("toolret", folder, tasks=["mnms"]).merged_queries == 1
 
 
-def test_of_a_tool_that_is_labelled_twice_the_last_relevance_counts(folder):
+def test_the_last_relevance_of_a_tool_that_is_labelled_twice_counts(folder):
     twice = label("web_0", "web_1") + label("web_0", relevance=0)
     write_jsonl(folder / "queries/mnms", [query("m0", twice)], "queries")
     assert benchmark(folder, tasks=["mnms"]).dataset.labels.tolist() == [[2]]
@@ -175,7 +175,7 @@ def test_graded_labels_are_refused_where_they_would_be_gains(folder):
 
 
 @pytest.mark.parametrize("write", [write_jsonl, write_parquet])
-def test_a_task_of_ones_own_has_the_category_of_its_rows(folder, write):
+def test_a_custom_task_has_the_category_of_its_rows(folder, write):
     rows = [query("d0", label("web_0")) | {"category": "customized"}]
     write(folder / "queries/desk", rows, "queries")
     assert benchmark(folder).tasks["desk"] == "customized"

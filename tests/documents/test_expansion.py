@@ -89,7 +89,7 @@ def test_profiles_that_keep_the_rules_and_convince_the_judge_are_accepted():
         (json.dumps({"tool_profile": PROFILE}), "rules", "function is missing"),
     ],
 )
-def test_a_bad_answer_is_written_again_by_another_model_that_is_told_why(answer, kind, told):
+def test_a_rejected_answer_is_rewritten_by_another_model_given_the_reason(answer, kind, told):
     with serve(writer=answer, judge="true", editor=json.dumps(BETTER)) as server:
         stages = models(server)
         outcomes = run(stages)
@@ -101,7 +101,7 @@ def test_a_bad_answer_is_written_again_by_another_model_that_is_told_why(answer,
     assert again[:2] in [expand_question(document, Rules()) for document in DOCUMENTS]
 
 
-def test_texts_that_are_given_are_the_ones_that_are_asked(tmp_path):
+def test_prompts_of_the_user_replace_ours(tmp_path):
     """Covers every prompt: broken and overlong answers, and a judge without a verdict."""
     texts = {"expand": "$document", "refine": "$problem", "shorten": "$text"}
     texts |= {"judge": "$document $profile", "judge_again": "", "claim": "$document $claim"}
@@ -128,7 +128,7 @@ def test_texts_that_are_given_are_the_ones_that_are_asked(tmp_path):
     assert [one.profile for one in outcomes] == [PROFILE | {"limitation": "Short."}, PROFILE]
 
 
-def test_each_round_sees_all_that_was_tried_before():
+def test_each_refinement_is_given_all_earlier_attempts():
     poor = PROFILE | {"tags": ["one"]}
     with serve(writer=json.dumps(poor), judge="true", editor=json.dumps(poor)) as server:
         [outcome] = run(models(server), DOCUMENTS[:1], rounds=2)
@@ -140,7 +140,7 @@ def test_each_round_sees_all_that_was_tried_before():
     assert "tags must be 3 to 5, got 1" in again[1][-1]["content"]
 
 
-def test_an_endpoint_that_writes_by_a_schema_is_told_the_form_of_a_profile():
+def test_an_endpoint_that_supports_schemas_is_sent_the_schema_of_a_profile():
     with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as server:
         run(models(server, format="schema"), DOCUMENTS[:1])
     writer, judge = server.requests
@@ -160,7 +160,7 @@ def test_a_profile_that_the_judge_refuses_is_never_accepted():
     assert asked(server).count("editor") == 6
 
 
-def test_a_judge_that_says_neither_is_asked_again_in_other_words_and_then_not_believed():
+def test_a_judge_without_a_verdict_is_asked_again_and_then_the_profile_is_rejected():
     def judge(messages):
         return "true" if len(messages) > 2 and about(messages, 1) else "It is mostly true, I think."
 
@@ -185,7 +185,7 @@ def test_a_judge_that_says_neither_is_asked_again_in_other_words_and_then_not_be
         (Reply(" "), "empty"),
     ],
 )
-def test_what_stays_without_an_answer_loses_one_tool_and_says_why(reply, kind, tmp_path):
+def test_a_document_without_a_usable_answer_has_no_profile_but_a_reason(reply, kind, tmp_path):
     def writer(messages):
         return reply if about(messages, 1) else json.dumps(PROFILE)
 
@@ -343,7 +343,7 @@ def test_a_text_that_stays_too_long_leaves_the_tool_without_a_profile():
     assert "function must have at most 19 words, got 30" in outcome.problem.reason
 
 
-def test_what_is_wrong_in_another_way_too_is_written_again_as_a_whole():
+def test_a_draft_with_other_errors_besides_length_is_rewritten_whole():
     profile = PROFILE | {"function": LONG, "tags": ["one"]}
 
     def editor(messages):
@@ -397,7 +397,7 @@ def doubting(messages):
     return "No." if INVENTED in messages[-1]["content"] else "Yes"
 
 
-def test_what_the_judge_does_not_confirm_is_left_out():
+def test_limitations_that_the_judge_does_not_confirm_are_left_out():
     with serve(writer=claiming, judge=doubting, editor="no") as server:
         stages = models(server)
         outcomes = run(stages, confirm=["limitation"])
@@ -482,6 +482,6 @@ def test_a_clear_verdict_is_read(answer, verdict):
         "That the answer is clear is hardly true",
     ],
 )
-def test_what_is_neither_true_nor_false_is_malformed(answer):
+def test_a_verdict_other_than_true_or_false_is_malformed(answer):
     with pytest.raises(Malformed, match="ends neither in true nor in false"):
         read_verdict(answer)

@@ -81,7 +81,7 @@ def test_other_text_stays_text(text):
 @pytest.mark.parametrize(
     "text", ['{"name": "cut", "descr', "{placeholder} is replaced", "{'name': open('x')}"]
 )
-def test_text_that_begins_like_an_object_and_is_none_is_told_apart(text):
+def test_text_that_only_begins_like_an_object_is_read_as_text(text):
     assert read(text) == ("broken", {"documentation": text})
 
 
@@ -144,7 +144,7 @@ TABLE_4 = {
 LIST = "name description category parameters responses method example_usage limitations"
 
 
-def test_the_table_and_the_list_of_the_paper_are_here_whole():
+def test_the_papers_table_and_list_of_fields_are_complete():
     assert {group.table: " ".join(group.listed) for group in GROUPS.values()} == TABLE_4
     assert list(GROUPS) == LIST.split()
 
@@ -208,7 +208,7 @@ def test_running_text_describes():
     assert canonical_fields("Tells the time.")["description"] == ["Tells the time."]
 
 
-def test_nothing_cannot_be_grouped():
+def test_an_empty_document_is_refused():
     with pytest.raises(ValueError, match="must hold something"):
         canonical_fields("")
 

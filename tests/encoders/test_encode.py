@@ -108,7 +108,7 @@ def test_other_weights_give_other_vectors_by_the_same_program(checkpoint, tmp_pa
         ("a b", "texts must be a list of strings, got the single string 'a b'"),
     ],
 )
-def test_what_is_no_text_is_refused_by_its_position(checkpoint, texts, message):
+def test_an_item_that_is_no_text_is_refused_by_its_position(checkpoint, texts, message):
     with pytest.raises((TypeError, ValueError), match=message):
         encode(load_encoder("minilm", checkpoint), texts, kind="query", cache=None)
 

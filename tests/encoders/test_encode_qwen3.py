@@ -44,7 +44,7 @@ def test_a_text_is_the_hidden_state_of_its_closing_token(folder, whole):
         np.testing.assert_allclose(vector, last / np.linalg.norm(last), atol=1e-5)
 
 
-def test_queries_are_told_the_task_and_documents_are_not(folder, whole):
+def test_queries_have_an_instruction_and_documents_have_none(folder, whole):
     def written(text):
         return vectors(folder, [text])[0]
 

@@ -87,7 +87,7 @@ def test_a_missing_piece_is_named_and_the_others_are_kept(index, tmp_path):
         ({"inside": "elsewhere/part.{n}"}, "does not hold elsewhere/part.1"),
     ],
 )
-def test_what_was_not_published_is_refused_and_fetched_anew(index, tmp_path, wrong, said):
+def test_a_file_with_another_hash_is_refused_and_fetched_again(index, tmp_path, wrong, said):
     pieces = index(WHOLE, 2)
     with pytest.raises(ValueError, match=said):
         fetch(pieces._replace(**wrong), tmp_path / "cache")

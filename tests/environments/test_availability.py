@@ -26,11 +26,11 @@ def by_round(pattern, rounds):
     ],
     ids=["always", "later", "one_by_one", "leaving", "away"],
 )
-def test_so_many_tools_are_available_in_each_round(pattern, counts):
+def test_the_number_of_available_tools_in_each_round_is_right(pattern, counts):
     assert by_round(pattern, 6).sum(axis=1).tolist() == counts
 
 
-def test_those_who_leave_are_those_who_return():
+def test_the_tools_that_leave_are_the_tools_that_return():
     available = by_round(availability.away(9, 0.4, leaves=1, back=3), 4)
     gone = ~available[1]
     assert gone.sum() == 4

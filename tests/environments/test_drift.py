@@ -88,6 +88,6 @@ def test_tools_are_chosen_for_the_query_as_it_is_asked(task, learner):
         (lambda: drift.turning(np.ones((3, 4)), angle=1.0, rounds=0), "rounds must be >= 1, got 0"),
     ],
 )
-def test_what_cannot_drift_is_refused(make, message):
+def test_bad_arguments_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

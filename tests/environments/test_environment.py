@@ -60,7 +60,7 @@ def test_noise_may_differ_by_tool_and_is_that_of_the_tool_that_was_used():
 
 
 @pytest.mark.parametrize(("labels", "success"), [([7, -1], 1), ([3, 7], 1), ([2, -1], 0)])
-def test_a_plain_environment_uses_the_first_item_and_tells_the_truth(labels, success):
+def test_a_plain_environment_uses_the_first_item_and_rewards_success(labels, success):
     choice, feedback, truth = respond(
         Environment(), jax.random.key(0), SLATE, jnp.asarray(labels), jnp.asarray(0)
     )
@@ -68,7 +68,7 @@ def test_a_plain_environment_uses_the_first_item_and_tells_the_truth(labels, suc
     assert choice.propensity == SLATE.propensity[0]
 
 
-def test_a_judge_rewards_what_it_believes_and_the_truth_is_kept():
+def test_a_judge_gives_the_reward_and_success_is_by_the_labels():
     verdicts = np.full((3, 10), 0.5)
     verdicts[1, [7, 9]] = 0.25, 0.75  # one query, and two of the items shown
     answer = respond(
@@ -109,7 +109,7 @@ def test_a_reranker_finds_the_right_item_at_its_accuracy_or_by_luck(accuracy):
         assert len(wrong) == 0 or is_rate(wrong == item, 1 / 3)
 
 
-def test_a_judge_uses_what_it_believes_in_most_of_the_slate():
+def test_a_judging_reranker_uses_the_item_of_the_slate_with_the_largest_verdict():
     verdicts = np.full((2, 10), 0.5)
     verdicts[1, [0, 4]] = 1.0, 0.9  # item 0 is not shown
     environment = Environment(reranker=judging_reranker(verdicts))

@@ -204,7 +204,7 @@ def rewritten_rows(learnt, before, after, how):
 
 
 @pytest.mark.parametrize("how", ["keep", "reset", "carry"])
-def test_rows_are_kept_reset_or_carried_and_learning_goes_on_from_there(task, stream, after, how):
+def test_rows_are_kept_reset_or_carried_and_learning_continues(task, stream, after, how):
     learner = jr.greedy(tau=0.2, eta=0.05)
     environment = Environment(
         rewriting=interventions.rewritten_documents(task.theta, after, at=AT, how=how)
@@ -241,7 +241,7 @@ def test_a_document_that_changed_in_one_coordinate_is_rewritten(task):
     np.testing.assert_allclose(moved.theta, expected, atol=1e-6)
 
 
-def test_all_rows_that_stand_for_a_tool_change_and_the_documents_of_a_guard_too(task, after):
+def test_rewriting_changes_all_rows_of_a_tool_including_those_of_a_guard(task, after):
     change = interventions.rewritten_documents(task.theta, after, at=AT, how="reset")
     learner = jr.guarded(jr.greedy(tau=0.2, eta=0.05), budget=100)
     run = jr.simulate(learner, task.select(range(AT)), environment=Environment(rewriting=change))
@@ -250,7 +250,7 @@ def test_all_rows_that_stand_for_a_tool_change_and_the_documents_of_a_guard_too(
 
 
 @pytest.mark.slow
-def test_every_expert_of_a_mixture_begins_anew(task, after):
+def test_rewriting_with_reset_restarts_every_expert_of_a_mixture(task, after):
     experts = [jr.grid(jr.frozen, tau=[0.1]), jr.grid(jr.greedy, tau=[0.1, 0.2], eta=0.05)]
     change = interventions.rewritten_documents(task.theta, after, at=AT, how="reset")
     part = task.select(range(AT))
@@ -368,7 +368,7 @@ def straight(sixteen, all_effects):
 
 
 @pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_an_interrupted_run_goes_on_bit_for_bit(straight, tmp_path, monkeypatch, which):
+def test_an_interrupted_run_continues_bit_for_bit(straight, tmp_path, monkeypatch, which):
     simulate, runs = straight
     steps, step = [], Simulation.step
 
@@ -420,7 +420,7 @@ def test_seeds_under_vmap_are_the_seeds_one_by_one(sixteen, all_effects):
 
 
 @pytest.mark.parametrize("oracle", [False, True])
-def test_no_effect_hands_labels_to_a_learner_that_learns_from_bits(sixteen, all_effects, oracle):
+def test_no_effect_gives_labels_to_a_learner_that_is_no_oracle(sixteen, all_effects, oracle):
     """Checks the feedback and the memory of the interventions."""
     told = []
     inner = (jr.full_information if oracle else jr.greedy)(tau=0.3)
@@ -461,7 +461,7 @@ class Forgetting(NamedTuple):
         return state._replace(theta=memory + self.kept * (state.theta - memory)), memory
 
 
-def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
+def test_a_custom_intervention_runs_in_the_scan_between_updates(task):
     """The intervention runs after the built-in delay of one round."""
     learner, kept = jr.greedy(tau=0.2, eta=0.05), 0.9
     environment = Environment(delay=fixed_delay(1), effects=(Forgetting(kept=jnp.asarray(kept)),))
@@ -482,8 +482,8 @@ def test_an_intervention_of_ones_own_runs_in_the_scan_between_updates(task):
         jr.simulate(learner, task, environment=environment, devices=2)
 
 
-def test_one_effect_alone_delivers_the_answers(task):
+def test_two_effects_that_deliver_answers_are_refused(task):
     late = fixed_delay(1)
     environment = Environment(delay=late, effects=(late,))
-    with pytest.raises(ValueError, match=r"one effect alone can deliver .* got Delay, Delay"):
+    with pytest.raises(ValueError, match=r"only one effect can deliver .* got Delay, Delay"):
         jr.simulate(jr.greedy(), task, environment=environment)

@@ -109,7 +109,7 @@ def test_queries_of_one_question_stay_together():
     np.testing.assert_allclose(together / apart, np.sqrt(20), rtol=0.1)
 
 
-def test_seeds_are_drawn_too():
+def test_the_bootstrap_resamples_seeds_too():
     """Values differ only between seeds, so the spread is that of the seeds."""
     values = np.repeat(np.array([[0.0], [1.0], [2.0], [3.0]]), 50, axis=1)
     drawn = compare._resampled(values, np.arange(50), 4000, 0)
@@ -127,7 +127,7 @@ def test_without_a_difference_small_p_values_are_rare():
     assert stats.binomtest(small, 200, 0.05).pvalue > 1e-3
 
 
-def test_several_are_corrected_for_their_number(runs):
+def test_p_values_of_several_comparisons_are_corrected(runs):
     (frozen, greedy, mapped), _ = runs
     single = [jr.compare(run, frozen) for run in (greedy, mapped)]
     found = jr.compare_all([frozen, greedy, mapped], against=frozen)

@@ -28,7 +28,7 @@ def test_counts_and_static_retrieval_are_those_by_hand(task):
     assert found.ndcg_at_10 == pytest.approx((1 + GAINS[1] + 1 + last) / 4)
 
 
-def test_it_prints_itself_as_one_line_and_leaves_out_what_cannot_be_known(task):
+def test_a_description_prints_as_one_line_with_dashes_for_unknown_numbers(task):
     line = (
         "mine: 5 tools, 3 of them labels, 4 queries (1.75 labels each, 2 a tool), "
         "near-duplicates —, static accuracy 0.500, static nDCG@10 0.841"

@@ -52,7 +52,7 @@ def test_groups_of_queries_are_averaged_apart(run, task):
     for group, values in got.items():
         part = jr.evaluate(run, task.select(by == group), metrics=("recall@1",))
         np.testing.assert_allclose(values["recall@1"].values, part["recall@1"].values)
-    with pytest.raises(ValueError, match=r"by must be \[60\], a group a query, got \[3\]"):
+    with pytest.raises(ValueError, match=r"by must be \[60\], one group per query, got \[3\]"):
         jr.evaluate(run, task, by=[1, 2, 3])
 
 
@@ -127,7 +127,7 @@ def test_a_reranker_sorts_the_lists_of_its_first_stage(task):
         jr.evaluate(reranker, task, first=first)
 
 
-def test_what_does_not_rank_is_named_in_a_line(task):
+def test_an_object_that_cannot_rank_is_named_in_one_line(task):
     lists = full_lists(task, task.theta)
     twice, outside = lists.copy(), lists.copy()
     twice[4, 1] = twice[4, 0]
@@ -150,7 +150,7 @@ def test_what_does_not_rank_is_named_in_a_line(task):
         assert "\n" not in str(error.value)
 
 
-def test_what_cannot_be_ranked_is_refused(run, task, small):
+def test_wrong_arguments_of_evaluate_are_refused(run, task, small):
     other = small(items=13)
     renamed = small(ids=[f"other_{i}" for i in range(12)])
     for wrong in (other, renamed):
@@ -178,7 +178,7 @@ def test_an_estimate_says_how_far_to_trust_it():
         _ = three - jr.Estimate.of(0.1)
 
 
-def test_of_equal_scores_the_earlier_tool_is_shown_and_ranked_first(task):
+def test_among_equal_scores_the_earlier_tool_is_shown_and_ranked_first(task):
     twins = task.with_theta(np.repeat(task.theta[::2], 2, axis=0))  # rows 2 i and 2 i + 1 are equal
     run = jr.simulate(jr.frozen(tau=0.1), twins)
     best = (twins.queries @ twins.theta.T).argmax(axis=1)

@@ -49,7 +49,7 @@ def test_one_seed_has_a_line_and_no_band(axes):
     assert not axes.collections
 
 
-def test_dots_stand_side_by_side_at_means_with_one_standard_error_to_each_side(axes):
+def test_dots_are_drawn_side_by_side_with_one_standard_error_to_each_side(axes):
     # Mean 2 and standard error sqrt(1 / 3) as above; a single seed has no standard error.
     rows = {"ORAG": [np.array([1.0, 2, 3]), np.ones(1)], "greedy": [np.ones(2), np.zeros(2)]}
     dots(axes, ["old", "new"], rows)

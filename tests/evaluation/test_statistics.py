@@ -7,7 +7,7 @@ from scipy import stats
 from jaxret.evaluation.statistics import area_under_roc, cohens_kappa, holm, per_tool, sign_flips
 
 
-def test_values_a_tool_keep_the_mean_and_give_the_error_of_clusters():
+def test_values_per_tool_keep_the_mean_and_give_the_clustered_error():
     """Compares with the clustered variance of a mean as a double sum over queries of one tool."""
     rng = np.random.default_rng(0)
     tools = rng.integers(0, 20, 300)
@@ -23,7 +23,7 @@ def test_values_a_tool_keep_the_mean_and_give_the_error_of_clusters():
     assert variance > 3 * values.var() / 300  # correlated queries carry less information
 
 
-def test_values_of_single_queries_stay_themselves():
+def test_values_of_tools_with_one_query_are_unchanged():
     values = np.array([0.5, -1.0, 2.0])
     np.testing.assert_allclose(per_tool(values, np.array([4, 2, 9]))[[1, 0, 2]], values)
 

@@ -6,13 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments import compare_encoders, evaluate_retrieval, orag, rerank, rivals
+from experiments import (
+    compare_encoders,
+    evaluate_retrieval,
+    forgetting,
+    orag,
+    rerank,
+    rivals,
+    variance,
+    warm_start,
+)
 from experiments.common.experiment import Experiment
-from experiments.forgetting import __main__ as forgetting
 from experiments.multihop import __main__ as multihop
 from experiments.transfer import __main__ as transfer
-from experiments.variance import __main__ as variance
-from experiments.warm_start import __main__ as warm_start
 from jaxret.data.dataset import split_by_group
 from jaxret.data.hops import by_evidence
 from jaxret.data.split import own_split

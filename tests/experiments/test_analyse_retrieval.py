@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from experiments.analyse_retrieval import __main__ as analysis
-from experiments.analyse_retrieval import embeddings, failures
+from experiments import analyse_retrieval as analysis
 from jaxret import data, encoders
 from jaxret.data.split import own_split
 from jaxret.data.templates import template
@@ -119,11 +118,11 @@ def test_the_overlap_is_the_area_under_the_roc_curve(finished, world):
 
 
 def test_ties_count_one_half():
-    assert embeddings.auc(np.array([1.0, 2.0]), np.array([1.0, 1.0, 0.0, 3.0])) == 5 / 8
+    assert analysis.auc(np.array([1.0, 2.0]), np.array([1.0, 1.0, 0.0, 3.0])) == 5 / 8
     rng = np.random.default_rng(0)
     positive, negative = rng.integers(2, 9, 50), rng.integers(0, 8, 300)
     expected = roc_auc_score([1] * 50 + [0] * 300, np.concatenate([positive, negative]))
-    assert embeddings.auc(positive, negative) == pytest.approx(expected)
+    assert analysis.auc(positive, negative) == pytest.approx(expected)
 
 
 def test_half_of_the_misses_by_hand():
@@ -131,10 +130,10 @@ def test_half_of_the_misses_by_hand():
     # no query.
     tools = np.array([0, 0, 0, 0, 1, 1, 3, 3, 3, 3, 4])
     miss = np.array([1, 1, 1, 1, 1, 0, 1, 0, 0, 0, 0], bool)
-    rates, half = failures.by_tool(tools, miss)
+    rates, half = analysis.by_tool(tools, miss)
     np.testing.assert_allclose(rates, [1.0, 0.5, 0.25, 0.0])
     assert half == 1 / 4  # tool 0 has 4 of the 6 misses
-    assert failures.by_tool(np.arange(10), np.ones(10, bool))[1] == 0.5
+    assert analysis.by_tool(np.arange(10), np.ones(10, bool))[1] == 0.5
 
 
 def test_chance_alone_gives_the_deviation_of_a_binomial():
@@ -142,7 +141,7 @@ def test_chance_alone_gives_the_deviation_of_a_binomial():
     rng = np.random.default_rng(1)
     labels = np.repeat(np.arange(200), 5)[:, None]
     items = np.where(rng.random(1000)[:, None] < 0.3, 999, labels)
-    found = failures.missed(items, labels, np.ones(1000, int)).numbers
+    found = analysis.missed(items, labels, np.ones(1000, int)).numbers
     p = found["label"]
     assert found["sd_chance"] == pytest.approx(np.sqrt(p * (1 - p) / 5), rel=0.02)
     assert found["sd"] == pytest.approx(found["sd_chance"], rel=0.15)
@@ -150,14 +149,14 @@ def test_chance_alone_gives_the_deviation_of_a_binomial():
 
 def test_a_method_that_misses_nothing_has_no_lengths_of_failures():
     labels = np.array([[0, 1], [2, -1]])
-    found = failures.missed(labels, labels, np.array([7, 9]))
+    found = analysis.missed(labels, labels, np.array([7, 9]))
     assert not found.queries.any()
     assert found.numbers["rate"] == 0.0
     assert found.numbers["found/tokens"] == 8.0
     assert not {"half", "half_chance", "missed/tokens"} & found.numbers.keys()
 
 
-def test_the_picture_holds_each_point_once_and_is_the_same_again(finished, folder, tmp_path):
+def test_the_t_sne_has_each_point_once_and_is_deterministic(finished, folder, tmp_path):
     directory, results = finished
     with np.load(directory / "steps" / "tsne.npz") as unit:
         points = unit["points"]

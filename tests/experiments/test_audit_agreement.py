@@ -71,7 +71,7 @@ def says(messages, number):
     return Reply("no", first=(("Yes", p), ("no", 1 - p)))
 
 
-def test_judges_are_held_against_the_reader_by_criterion(folder):
+def test_judges_are_compared_with_the_reader_by_criterion(folder):
     with serving(says) as server:
         found = audit_agreement.main(configure(folder, server.url))
         assert len(server.requests) == 8

@@ -19,7 +19,7 @@ def configure(world, directory, learners):
     return config_of("benchmark_rules", *small)
 
 
-def test_times_are_held_against_those_of_greedy_in_the_same_turn(world, tmp_path, capsys):
+def test_times_are_divided_by_those_of_greedy_in_the_same_turn(world, tmp_path, capsys):
     rules.main(configure(world, tmp_path, "greedy,linucb"))
     said = capsys.readouterr().out
     assert "GB/s in a copy" in said.splitlines()[0]

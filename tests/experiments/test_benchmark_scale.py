@@ -45,7 +45,7 @@ def test_exchanges_are_counted_with_the_loops_around_them():
     ]
 
 
-def test_of_two_branches_the_one_that_sends_more_counts():
+def test_the_branch_that_sends_more_counts():
     def program(x):
         few, many = (lambda x: x + lax.psum(x[0], "item")), (lambda x: lax.psum(x, "item"))
         return lax.cond(x[0] > 0, few, many, x)
@@ -53,7 +53,7 @@ def test_of_two_branches_the_one_that_sends_more_counts():
     assert sent(program, shape(7)) == [Exchange("all-reduce", 28, 1)]
 
 
-def test_a_loop_whose_length_nobody_knows_is_refused():
+def test_a_loop_of_unknown_length_is_refused():
     def program(x):
         return lax.while_loop(lambda x: x[0] < 9, lambda x: x + lax.psum(x, "item"), x)
 
@@ -70,7 +70,7 @@ def finished(tmp_path_factory):
     return {name: value["mean"] for name, value in read_results(folder).items()}
 
 
-def test_a_round_sends_the_same_few_numbers_whatever_the_size(finished):
+def test_a_round_sends_the_same_few_numbers_for_every_size(finished):
     """A round sends four 4-byte numbers, and a tile of 8 rounds sends 6 x 8 numbers."""
     for size in ("512/2", "512/8", "2000/2"):
         assert finished[f"{size}/bytes_a_round"] == 4 * 4 + 6 * 8 * 4 / 8

@@ -13,7 +13,7 @@ def configure(directory, *changes):
 
 
 @pytest.mark.slow
-def test_a_million_numbers_more_are_seen_in_memory_and_a_slope_in_time(tmp_path, capsys):
+def test_memory_and_time_grow_with_the_catalogue(tmp_path, capsys):
     small = ["sizes=[20000x128,40000x128,80000x128]", "from_items=20000", "floats=1e8"]
     sizes.main(configure(tmp_path, *small))
     assert "GB/s in a copy" in capsys.readouterr().out.splitlines()[0]
@@ -30,6 +30,6 @@ def test_rows_are_drawn_of_unit_length():
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
-def test_a_size_that_is_none_is_refused_before_anything_is_measured(tmp_path):
+def test_a_malformed_size_is_refused_before_anything_is_measured(tmp_path):
     with pytest.raises(ValueError, match="sizes must be written as 1000x384"):
         sizes.main(configure(tmp_path, "sizes=[0x8]"))

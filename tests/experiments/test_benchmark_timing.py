@@ -9,7 +9,7 @@ from experiments.benchmarks import rounds, timing
 from experiments.benchmarks.timing import Form, Work
 from jaxret.environments.environment import Environment
 from jaxret.learners.presets import orag
-from jaxret.nn.bert import BertConfig, bert
+from jaxret.nn.bert import Bert, BertConfig
 from jaxret.simulation.blocked.simulate import simulate_blocked
 
 CONFIG = BertConfig(
@@ -39,7 +39,7 @@ def test_a_round_by_hand(form, expected):
     assert timing.simulation(form, items=1000, width=100) == expected
 
 
-def test_the_blocked_form_multiplies_as_often_as_is_said():
+def test_the_stated_number_of_operations_of_the_blocked_form_is_right():
     """The count leaves out the Gram matrix of a block, which costs B d per round."""
     items, width, T = 1000, 64, 256
     theta, stream = rounds.random_problem(items, width, T)
@@ -54,9 +54,13 @@ def test_the_blocked_form_multiplies_as_often_as_is_said():
     assert counted == pytest.approx(said + 2 * 128 * width, rel=0.01)
 
 
-def test_a_network_computes_what_is_said():
+def test_the_stated_number_of_operations_of_a_network_is_right():
     """Compares with XLA's count of all operations, 99% of which are matrix products here."""
-    network, ids, mask = bert(CONFIG), jnp.zeros((3, 32), jnp.int32), jnp.ones((3, 32), bool)
+    network, ids, mask = (
+        Bert.functions(CONFIG),
+        jnp.zeros((3, 32), jnp.int32),
+        jnp.ones((3, 32), bool),
+    )
     params = jax.eval_shape(network.init, jax.random.key(0))
 
     def loss(params):
@@ -70,13 +74,13 @@ def test_a_network_computes_what_is_said():
     assert counted(jax.grad(loss)) == pytest.approx(update.operations, rel=0.02)
 
 
-def test_weights_are_read_once_a_batch_and_moved_eight_times_a_step():
+def test_weights_are_read_once_per_batch_and_moved_eight_times_per_step():
     weights = 4 * 256 * 256 + 2 * 256 * 512
     assert timing.reading(CONFIG, [7, 9], batches=2).bytes == 2 * 4 * 2 * weights
     assert timing.step(CONFIG, [7, 9], parameters=1000).bytes == 32_000
 
 
-def test_forms_take_turns_and_are_held_against_their_limits(monkeypatch):
+def test_forms_are_timed_in_turn_and_compared_with_their_limits(monkeypatch):
     now, calls = [0.0], []
     monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
 
@@ -101,13 +105,13 @@ def test_forms_take_turns_and_are_held_against_their_limits(monkeypatch):
         np.testing.assert_allclose(found[name], values, err_msg=name)
 
 
-def test_repeats_end_when_time_is_up_but_for_the_first_few():
+def test_repeats_end_when_time_is_up_but_not_before_a_minimum():
     calls = []
     found = timing.in_turn({"a": Form(lambda: calls.append(1), Work(1, 1))}, 9, until=0.0)
     assert len(found["a"]) == len(calls) - 1 == timing.FEWEST
 
 
-def test_the_limit_that_is_nearer_is_printed(capsys):
+def test_the_limit_that_binds_is_printed(capsys):
     values = {"a/us": [30, 40, 50], "a/over_memory": [3, 4, 5], "a/over_arithmetic": [2, 3, 4]}
     values |= {"b/us": [1], "b/over_memory": [1.5], "b/over_arithmetic": [9], "b_over_a": [7]}
     timing.show({name: {"values": x} for name, x in values.items()}, "us", "forms")

@@ -27,7 +27,7 @@ def results(tmp_path_factory):
     return {name: np.array(x["values"]) for name, x in read_results(directory).items()}
 
 
-def test_every_form_is_timed_and_held_against_its_limits(results):
+def test_every_form_is_timed_and_compared_with_its_limits(results):
     forms = [f"{name}/jax" for name in MODELS]
     forms += ["refiner/alone/jax", "cross_encoder/24", "cross_encoder/96"]
     for name in forms:

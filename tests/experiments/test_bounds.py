@@ -30,7 +30,7 @@ def finished(world, tmp_path_factory):
     return directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
 
 
-def test_what_holds_for_every_draw_is_above_what_was_measured(finished):
+def test_bounds_that_hold_for_every_draw_exceed_the_measured_quantity(finished):
     _, results = finished
     sure = [key for key in results if "duality" in key and key.endswith("/bound")]
     sure += [key for key in results if "against its best expert" in key and key.endswith("/bound")]
@@ -53,7 +53,7 @@ def test_every_learner_has_the_statements_about_it_and_void_ones_say_so(finished
     assert (directory / "few.png").stat().st_size > 10_000
 
 
-def test_what_is_true_of_itself_stands_beside_it(finished):
+def test_each_bound_is_listed_beside_its_trivial_bound(finished):
     _, results = finished
     for key, values in results.items():
         if not key.endswith("/trivial"):
@@ -90,7 +90,7 @@ def test_horizons_begin_alike_and_repeat_whole_streams():
     assert (len(whole), times) == (10, 3)
 
 
-def test_numbers_that_cannot_be_are_refused(world, tmp_path):
+def test_settings_outside_their_range_are_refused(world, tmp_path):
     for setting, message in {
         "noise_rate=0.5": "noise_rate must be in",
         "catalogues.few.tools=1": "tools must be >= 2",

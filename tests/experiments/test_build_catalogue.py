@@ -112,7 +112,7 @@ def test_a_library_is_its_public_documented_things_each_once(toy):
     assert found.source == "toylib 3.1"
 
 
-def test_where_a_package_lists_what_is_inherited_a_member_is_listed_again(toy):
+def test_an_inherited_member_is_listed_again_if_the_package_lists_it(toy):
     library = TOY._replace(inherited=("",))
     ids = {tool.id for tool in library_catalogue("toylib", library, words=80).tools}
     assert {"toylib.Child.make", "toylib.Child.walk", "toylib.Child.words.upper"} <= ids
@@ -259,7 +259,7 @@ def test_a_description_is_the_text_before_the_sections_without_signature_and_mar
     assert condense(NUMPY_STYLE) == text
 
 
-def test_what_is_only_a_signature_or_sections_has_no_description():
+def test_a_docstring_of_only_a_signature_or_sections_has_no_description():
     assert condense("f(a, b)") == condense("") == condense("Parameters\n----------\na : int") == ""
 
 

@@ -40,7 +40,7 @@ def test_runs_are_known_by_what_differs_in_the_order_of_its_size(sweep):
     assert [run.state for run in runs] == ["finished", "finished", "2 steps", "0 steps"]
 
 
-def test_what_a_run_has_found_so_far_is_read(sweep):
+def test_results_of_unfinished_runs_are_read(sweep):
     _, finished, going_on, begun = collect(sweep)
     np.testing.assert_allclose(finished.results["greedy/final/ndcg@10"], [0.5, 0.7])
     np.testing.assert_allclose(going_on.results["greedy/online/accuracy"], [1 / 3, 3 / 4])
@@ -94,7 +94,7 @@ def test_runs_are_not_touched_and_without_a_metric_all_are_listed(sweep, capsys)
     ("arguments", "message"),
     [(["nowhere"], "no runs in"), (["online/luck"], "no run has online/luck yet; known: online/")],
 )
-def test_what_is_not_there_is_named(sweep, capsys, arguments, message):
+def test_a_missing_folder_or_metric_is_named(sweep, capsys, arguments, message):
     place = [str(sweep / "nowhere")] if arguments == ["nowhere"] else [str(sweep), *arguments]
     with pytest.raises(SystemExit):
         main(place)

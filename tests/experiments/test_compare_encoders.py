@@ -33,9 +33,7 @@ def values(world, directory, rates):
 
 
 @pytest.mark.slow
-def test_each_seed_runs_with_the_setting_that_it_chose_and_with_the_one_of_the_other_side(
-    world, tmp_path
-):
+def test_each_seed_runs_with_its_own_setting_and_with_the_other_encoders(world, tmp_path):
     both = values(world, tmp_path / "both", "0.01,0.3")
     alone = {rate: values(world, tmp_path / str(rate), rate) for rate in (0.01, 0.3)}
     for side, other in (SIDES, SIDES[::-1]):
@@ -50,7 +48,7 @@ def test_each_seed_runs_with_the_setting_that_it_chose_and_with_the_one_of_the_o
     assert np.any(steps[0] != steps[1])  # otherwise the borrowed settings are not tested
 
 
-def test_an_encoder_is_not_held_against_itself(world, tmp_path):
+def test_an_encoder_is_not_compared_with_itself(world, tmp_path):
     cfg = configure(world, tmp_path, f"encoder.path={world / 'encoder'}", "other.layers=null")
     with pytest.raises(ValueError, match="other is the first encoder, minilm: name"):
         compare_encoders.main(cfg)

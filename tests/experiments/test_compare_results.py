@@ -22,7 +22,7 @@ def folders(tmp_path):
     return before, after
 
 
-def test_equal_runs_are_equal_to_the_bit_whatever_time_they_took(folders, capsys):
+def test_equal_runs_are_equal_although_their_times_differ(folders, capsys):
     before, after = folders
     write(after, "orag", RESULTS | {"greedy/online/microseconds": (9.0, None)})
     (line,) = compare(before, after)

@@ -140,7 +140,7 @@ def test_every_encoder_has_a_block_and_its_settings_can_be_changed():
     }
 
 
-def test_what_is_chosen_by_name_can_be_changed_by_name():
+def test_a_learner_chosen_by_name_can_be_changed_on_the_command_line():
     cfg = configure("learner=[greedy,orag]", "learners.orag.tau=[0.5]")
     assert list(cfg.learners) == ["greedy", "orag"]
     assert list(cfg.learners.orag.tau) == [0.5]

@@ -93,7 +93,7 @@ def test_the_table_is_markdown_with_a_row_a_data_set(world, table, capsys):
     assert {path.stem for path in (directory / "steps").iterdir()} == {"torchhub", "mine"}
 
 
-def test_what_is_not_in_the_folder_is_left_out_and_said(world, folder, tmp_path, capsys):
+def test_data_sets_missing_from_the_folder_are_skipped_and_named(world, folder, tmp_path, capsys):
     cfg = configure(world, tmp_path / "run", f"folder={folder}", "~datasets.deskbank")
     results = describe_data.main(cfg)
     assert {name.partition("/")[0] for name in results} == {"torchhub"}

@@ -41,7 +41,7 @@ def assert_same_steps(folder, expected):
     assert read_results(folder) == read_results(expected)
 
 
-def test_when_one_is_killed_all_end_and_the_same_command_goes_on(finished, world, tmp_path):
+def test_if_a_process_is_killed_all_end_and_the_same_command_resumes(finished, world, tmp_path):
     """Kills the process that writes the results; `tests.runtime` kills another one of four."""
     run, steps = tmp_path / "run", tmp_path / "run" / "steps"
     job = ["experiments.orag", *SMALL, *in_world(world, run), "distributed=auto"]

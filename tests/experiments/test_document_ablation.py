@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.document_ablation import __main__ as document_ablation
-from experiments.document_ablation.dilution import similarity, triples
+from experiments import document_ablation
+from experiments.document_ablation import similarity, triples
 from jaxret import data, encoders
 from jaxret.data.templates import PROFILE_FIELDS, template, with_profile
 from jaxret.runtime.tracking import read_results
@@ -117,7 +117,7 @@ def test_the_change_of_the_cosine_is_that_of_numpy(finished, oracle):
         assert margin == pytest.approx(right - wrong, abs=1e-9)
 
 
-def test_figures_are_there_and_a_field_that_nobody_has_is_left_out(finished, world, capsys):
+def test_figures_are_drawn_and_a_field_that_no_document_has_is_left_out(finished, world, capsys):
     directory, results = finished
     assert {path.name for path in directory.glob("*.png")} == PICTURES
     assert not [name for name in results if "example_usage" in name]
@@ -215,7 +215,7 @@ def test_the_positive_is_needed_and_the_negative_is_not(negatives):
             assert negative == max(wrong, key=lambda tool: QUERIES[query] @ THETA[tool])
 
 
-def test_every_right_and_every_wrong_tool_has_its_chance():
+def test_every_right_and_every_wrong_tool_can_be_drawn():
     labels = np.array([[3, 1, -1]])
     drawn = [triples(QUERIES[:1], labels, THETA, negatives="random", seed=s) for s in range(300)]
     assert {int(one.positive[0]) for one in drawn} == {1, 3}

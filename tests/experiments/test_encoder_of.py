@@ -23,7 +23,7 @@ def config(folder, **more):
     return OmegaConf.create({"name": "qwen3_0_6b", "path": str(folder), **more})
 
 
-def test_the_memory_is_said_before_weights_are_read(folder, capsys):
+def test_the_memory_is_printed_before_weights_are_read(folder, capsys):
     found = encoder_of(config(folder))
     said = capsys.readouterr().out
     assert "params" not in vars(found)  # the weights have not been read

@@ -10,8 +10,7 @@ import pytest
 from ir_measures import R, nDCG
 
 from experiments import evaluate_toolret
-from experiments.toolret import protocol as toolret
-from experiments.toolret.protocol import averages, measured
+from experiments.evaluate_toolret import averages, measured
 from jaxret.data.toolret import benchmark
 from jaxret.encoders import encode, load_encoder
 from jaxret.evaluation import metrics
@@ -111,7 +110,7 @@ def test_means_by_hand():
 @pytest.fixture
 def asked(world, copy, tmp_path):
     """Makes the `World` of a run without running it."""
-    return toolret.World(configure(world, copy, tmp_path), None, benchmark(copy))
+    return evaluate_toolret.World(configure(world, copy, tmp_path), None, benchmark(copy))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ def test_documents_are_encoded_as_they_are_and_without_a_prefix(world, copy, tmp
     np.testing.assert_allclose(got.scores, best, atol=1e-6)
 
 
-def test_a_pool_of_ones_own_category_is_a_smaller_one(world, copy, finished, tmp_path):
+def test_a_pool_of_the_tasks_category_is_smaller(world, copy, finished, tmp_path):
     _, results = finished
     chosen = ["pool=category", "methods=[bm25]"]
     narrow = evaluate_toolret.main(configure(world, copy, tmp_path, *chosen))
@@ -186,7 +185,7 @@ def test_run_files_are_read_again(world, copy, finished, tmp_path):
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
     world, copy, finished, tmp_path, monkeypatch
 ):
-    searched, search = [], toolret.World.search
+    searched, search = [], evaluate_toolret.World.search
 
     def stopped(*args):
         searched.append(args)
@@ -194,7 +193,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
             signal.raise_signal(signal.SIGTERM)
         return search(*args)
 
-    monkeypatch.setattr(toolret.World, "search", stopped)
+    monkeypatch.setattr(evaluate_toolret.World, "search", stopped)
     cfg = configure(world, copy, tmp_path)
     with pytest.raises(Interrupted):
         evaluate_toolret.main(cfg)

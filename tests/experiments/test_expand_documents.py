@@ -160,7 +160,7 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
     }
 
 
-def test_one_model_takes_the_place_of_all_where_it_is_named(folder):
+def test_a_model_given_for_all_stages_replaces_their_own(folder):
     settings = ("llm.model=one", "llm.format=schema", "+stages.judge.max_tokens=8", "limit=1")
     with serving(answer) as server:
         expand_documents.main(configure(folder, server, *settings))
@@ -174,7 +174,7 @@ def test_one_model_takes_the_place_of_all_where_it_is_named(folder):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_goes_on_and_asks_nothing_twice(folder):
+def test_a_run_that_was_killed_resumes_and_asks_nothing_twice(folder):
     def slow(messages, number):
         return answer(messages, number)._replace(delay=600.0 if number > 4 else 0.0)
 
@@ -236,7 +236,7 @@ def test_a_dry_run_shows_the_first_prompt_and_sends_nothing(folder, capsys, monk
     assert "nothing was sent" in said
 
 
-def test_a_text_that_is_given_is_the_one_that_is_asked_and_in_the_provenance(folder):
+def test_a_users_prompt_is_sent_and_its_hash_is_in_the_provenance(folder):
     file, ours = folder / "mine.txt", expand_documents.OURS.expand.sha256
     file.write_text("Mine.\n---\n$document")
     with serving(answer) as server:

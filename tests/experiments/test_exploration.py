@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.exploration import __main__ as exploration
+from experiments import exploration
 from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 

@@ -4,7 +4,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.exploration.maps import heatmaps
+from experiments.exploration import heatmaps
 
 mpl.use("Agg")
 
@@ -32,7 +32,7 @@ def test_heat_maps_share_one_scale_and_write_every_number():
     plt.close(figure)
 
 
-def test_bright_cells_are_the_good_ones_whichever_way_is_up():
+def test_bright_cells_are_the_better_ones_for_gains_and_for_losses():
     values = {"a": np.array([[0.0, 1.0]])}
     axes = {"rows": ("y", [0]), "columns": ("x", [0, 1]), "label": "loss", "outlined": {}}
     for lower, good in ((False, 1), (True, 0)):

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from experiments import forgetting
 from experiments.common.config import plain
 from experiments.common.learners import learner_grid
 from experiments.common.loading import task_of
-from experiments.forgetting import __main__ as forgetting
-from experiments.forgetting import curves as measures
-from experiments.forgetting import follow, moves
 from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 
@@ -38,7 +36,7 @@ def finished(world):
     """Runs the experiment with the first two coordinates in place of t-SNE, which is slow."""
     cfg = configure(world, world / "forgetting")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moves, "project", lambda vectors, seed: vectors[:, :2])
+        patch.setattr(forgetting.tsne, "project", lambda vectors, seed: vectors[:, :2])
         results = forgetting.main(cfg)
     task = task_of(cfg)
     masks = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
@@ -100,14 +98,14 @@ def test_learning_lifts_the_rankings_of_queries_seen_and_moves_rows_towards_them
     assert after - before > others
 
 
-def test_who_does_not_learn_forgets_nothing(finished):
+def test_a_learner_that_does_not_learn_forgets_nothing(finished):
     _, results, _, _ = finished
     for name in ("learnt", "lost", "forgotten", "drop", "moved", "gain/ndcg@10/fall"):
         assert results[f"frozen/{name}"] == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_what_is_learnt_less_what_is_lost_is_the_rise_of_accuracy(finished, learner):
+def test_learnt_minus_lost_is_the_rise_of_accuracy(finished, learner):
     directory, results, _, _ = finished
     with np.load(directory / "steps" / f"{learner}.npz") as step:
         accuracy = step["values"][:, :, 0].mean(axis=(0, 2))
@@ -115,7 +113,7 @@ def test_what_is_learnt_less_what_is_lost_is_the_rise_of_accuracy(finished, lear
     assert rise == pytest.approx(accuracy[-1] - accuracy[0], abs=1e-6)
 
 
-def test_fates_of_queries_counted_by_hand():
+def test_learnt_lost_and_forgotten_queries_are_counted_as_by_hand():
     """One seed; the four queries arrive in rounds 0, 1, 2 and 4, two of them in the third chunk."""
     right = np.array(
         [
@@ -126,9 +124,9 @@ def test_fates_of_queries_counted_by_hand():
     rounds = np.array([0, 1, 2, 4])
     # The first query was right after it arrived and is wrong at the end; so is the second, from the
     # second point on. The fourth was right only under Theta_1, before it arrived.
-    curve = measures.forgotten(right, rounds)
+    curve = forgetting.forgotten(right, rounds)
     np.testing.assert_allclose(curve, [[0, 0, 0.5, 0.5]])
-    found = measures.fates(right, rounds)
+    found = forgetting.fates(right, rounds)
     assert {name: value.tolist() for name, value in found.items()} == {
         "learnt": [0.0],
         "lost": [0.5],
@@ -136,17 +134,17 @@ def test_fates_of_queries_counted_by_hand():
         "drop": [1.0],  # over the first two queries; the last chunk cannot be forgotten yet
     }
     np.testing.assert_allclose(
-        measures.seen(right[:, :, None].astype(float), rounds)[0, :, 0], [1.0, 0.5, 0.25]
+        forgetting.seen(right[:, :, None].astype(float), rounds)[0, :, 0], [1.0, 0.5, 0.25]
     )
 
 
 def test_a_group_that_is_best_at_the_end_has_a_negative_drop():
     right = np.array([[[0], [0], [0], [1]]], bool)
-    assert measures.drop(right, np.array([0, 1, 2, 3])).tolist() == [-1.0]
+    assert forgetting.drop(right, np.array([0, 1, 2, 3])).tolist() == [-1.0]
 
 
 def test_moments_name_the_deepest_fall_and_not_the_last():
-    found = measures.moments(np.array([[0.2, 0.5, 0.1, 0.6, 0.4]]))
+    found = forgetting.moments(np.array([[0.2, 0.5, 0.1, 0.6, 0.4]]))
     assert found["first"] == 0.2
     assert found["half"] == 0.1
     assert found["last"] == 0.4
@@ -158,7 +156,7 @@ def test_queries_are_put_in_the_order_in_which_they_come_first():
     values = np.array([10.0, 20.0, 30.0])[None, None, None]  # values of queries 0, 2 and 3
     order = np.array([[3, 0, 2, 0, 2, 3]])
     np.testing.assert_array_equal(
-        follow.by_arrival(values, order, streamed)[0, 0, 0], [30.0, 10.0, 20.0]
+        forgetting.by_arrival(values, order, streamed)[0, 0, 0], [30.0, 10.0, 20.0]
     )
 
 
@@ -172,7 +170,7 @@ def test_mean_cosines_are_those_of_all_pairs():
             cosine = query @ row / (np.linalg.norm(query) * np.linalg.norm(row))
             sides[tool in right].append(cosine)
     expected = np.mean(sides[True]), np.mean(sides[False])
-    np.testing.assert_allclose(moves.cosines(theta, queries, labels), expected)
+    np.testing.assert_allclose(forgetting.cosines(theta, queries, labels), expected)
 
 
 def test_the_picture_has_tools_before_and_after_among_queries_of_the_stream(finished):

@@ -77,7 +77,7 @@ def test_a_run_leaves_a_data_set_with_three_parts_and_says_what_it_took(finished
     assert json.loads((directory / "statistics.json").read_text())["queries"] == 35
 
 
-def test_the_judge_that_likes_long_queries_prefers_the_polished_ones(finished):
+def test_a_judge_that_prefers_long_queries_prefers_polished_ones(finished):
     _, results, _ = finished
     assert results["judge/overall/win"] == 1.0
     assert results["judge/naturalness/position"] == 0.0
@@ -200,7 +200,7 @@ def verdicts(pick, monkeypatch, pairs=PAIRS, **options):
     return found, len(server.requests)
 
 
-def test_a_judges_text_that_is_given_is_asked(monkeypatch, tmp_path):
+def test_a_users_prompt_for_the_judge_is_sent(monkeypatch, tmp_path):
     (tmp_path / "mine").write_text("Mine.\n---\nRequest A: <$first>\nRequest B: <$second>")
     prompt = replace_prompts({"": judge.PROMPT}, {"": tmp_path / "mine"})[""]
     seen = []
@@ -225,7 +225,7 @@ def test_a_fair_judge_gives_wins_and_losses_in_both_orders(monkeypatch):
         assert rates(found)[f"{criterion}/position"] == [0, 0, 0, 0]
 
 
-def test_a_judge_that_likes_what_comes_first_decides_nothing_and_is_seen(monkeypatch):
+def test_a_judge_with_position_bias_gives_ties_and_its_bias_is_reported(monkeypatch):
     found, _ = verdicts(lambda a, b: "A", monkeypatch)
     assert rates(found)["overall/tie"] == [1, 1, 1, 1]
     assert rates(found)["overall/position"] == [1, 1, 1, 1]
@@ -253,7 +253,7 @@ def test_a_verdict_needs_every_criterion(said):
         judge.check(said)
 
 
-def test_what_occurs_together_is_counted():
+def test_queries_functions_and_pairs_of_functions_are_counted():
     labels = [("a", "b"), ("b", "a"), ("a", "c", "d"), ("a", "b", "c")]
     found = dataset.summary(labels, ["a", "b", "c", "d", "e"])
     used = np.array([4, 3, 2, 1]) / 10

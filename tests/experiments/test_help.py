@@ -25,7 +25,7 @@ def test_help_is_the_docstring_each_setting_with_its_meaning_and_the_names(monke
     assert shown.startswith(orag.__doc__.strip())
     for line in (
         "exposures: 5          # how often each query comes; 1 is a deployment that sees each once",
-        "document: full   # the template that makes a text of a tool (jaxret.data.templates)",
+        "document: full   # template that makes the text of a tool (jaxret.data.templates)",
         "again: false          # true repeats a finished run",
         "# encoder.layers: number of first layers; null: all",
     ):

@@ -138,7 +138,7 @@ def test_a_simulation_streams_the_parts_that_it_may_and_no_other_query(noted):
             assert found.streamed[name, seed] < expected, (name, seed)
 
 
-def test_what_is_reported_has_the_setting_that_validates_best_and_not_the_one_it_favours(noted):
+def test_reported_runs_have_the_setting_that_is_best_on_the_validation_part(noted):
     case, _, found, results = noted
     for reported, chooses in case.tuned.items():
         for name, seed in found.of(reported):

@@ -57,7 +57,7 @@ def test_every_method_has_quality_and_time(finished):
         assert (directory / f"{file}.png").stat().st_size > 10_000
 
 
-def test_what_is_timed_ranks_as_what_is_tested_with_models_that_are_found_again(world, finished):
+def test_timed_methods_rank_as_tested_ones_and_load_the_trained_models(world, finished):
     directory, _ = finished
     folder = world / "models_of_latency"
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("_CHECKPOINT*")}

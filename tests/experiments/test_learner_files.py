@@ -44,7 +44,7 @@ def config(learner, *overrides):
     return composed("orag", *words)
 
 
-def test_a_learner_and_a_function_that_makes_one_stand_beside_those_of_the_table(file):
+def test_learners_and_functions_of_a_file_run_beside_configured_learners(file):
     cfg = config(f"[frozen,my_learner.py:one,{file}:many]", "learners.many.tau=[0.1,0.2,0.4]")
     frozen, one, many = learner_grids(cfg)
     assert (frozen.name, one.name, many.name) == ("frozen", "one", "many")
@@ -95,7 +95,7 @@ def test_a_file_that_changes_under_a_run_is_refused(file):
         ),
     ],
 )
-def test_what_cannot_be_taken_from_a_file_is_said_in_one_line(file, learner, message):
+def test_a_file_without_a_usable_learner_gives_a_one_line_error(file, learner, message):
     file.with_name("broken.py").write_text("x\n")
     file.with_name("other.py").write_text(LEARNERS)
     with pytest.raises(ValueError, match=message) as error:

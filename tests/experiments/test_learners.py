@@ -126,7 +126,7 @@ def test_a_preset_with_nothing_to_set_is_a_grid_of_one():
         ({"preset": "greedy", "k": [1, 2]}, r"k=\[1, 2\] cannot vary within one program"),
     ],
 )
-def test_what_a_preset_does_not_take_is_refused(spec, message):
+def test_unknown_settings_of_a_preset_are_refused(spec, message):
     with pytest.raises(ValueError, match=message):
         learner_grid("x", spec)
 

@@ -6,7 +6,7 @@ from experiments.limitation_agreement import kept
 from jaxret.runtime.files import write_json_lines
 
 
-def test_what_is_kept_is_counted_by_verdict(tmp_path):
+def test_limitations_that_were_kept_are_counted_by_the_readers_verdict(tmp_path):
     with_limit, without = {"function": "f", "limitation": "l"}, {"function": "f"}
     profiles = [with_limit, without, with_limit, {}]
     tools = [{"id": str(i), "tool_profile": profile} for i, profile in enumerate(profiles)]

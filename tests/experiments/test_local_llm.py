@@ -82,7 +82,7 @@ def test_a_server_is_started_once_and_stopped(serve, port):
     assert not server.stop(port)
 
 
-def test_a_server_of_ones_own_takes_the_place_of_the_wheels(tmp_path, serve, port):
+def test_a_users_server_program_replaces_that_of_the_wheel(tmp_path, serve, port):
     serve("dies")  # the packaged server must not be used
     words = "said = dict(zip((word[2:] for word in sys.argv[3::2]), sys.argv[4::2]))\n"
     fake = SERVE.splitlines(keepends=True)
@@ -94,7 +94,7 @@ def test_a_server_of_ones_own_takes_the_place_of_the_wheels(tmp_path, serve, por
     assert server.check(port) == "ready, qwen2.5-coder-1.5b-instruct-q4 with 2"
 
 
-def test_a_program_beside_the_caller_is_found_wherever_the_server_runs(tmp_path, monkeypatch):
+def test_a_relative_path_of_the_server_program_is_found_from_any_folder(tmp_path, monkeypatch):
     (tmp_path / "llama-server").write_text("")
     (tmp_path / "llama-server").chmod(0o755)
     monkeypatch.chdir(tmp_path)
@@ -107,7 +107,7 @@ def test_a_program_that_is_not_there_is_one_line(tmp_path, serve, port):
         server.start(server.Settings(port=port, program=f"{tmp_path}/absent --fast"))
 
 
-def test_a_server_that_was_killed_is_started_anew(serve, port, monkeypatch):
+def test_a_server_that_was_killed_is_started_again(serve, port, monkeypatch):
     monkeypatch.setattr(server, "_wait_until_closed", lambda port: None)  # not needed here
     start(port)
     pid = server.running(port)
@@ -156,14 +156,14 @@ def test_a_server_that_does_not_answer_in_time_is_stopped(serve, port, monkeypat
     assert server.running(port) is None
 
 
-def test_a_server_that_answers_nothing_is_not_handed_on(serve, port):
+def test_a_server_with_an_empty_answer_is_stopped(serve, port):
     serve("empty")
     with pytest.raises(server.ServerError, match=r"gave an empty answer"):
         start(port)
     assert not server.in_use(port)
 
 
-def test_the_command_says_how_the_model_is_asked(serve, port):
+def test_start_prints_the_arguments_for_an_experiment(serve, port):
     settings = server.Settings(port=port, slots=2, context=8192)
     said = command.act("start", settings)
     assert f"llm.base_url=http://127.0.0.1:{port}/v1" in said
@@ -173,7 +173,7 @@ def test_the_command_says_how_the_model_is_asked(serve, port):
     assert command.act("status", settings) == f"no server of ours at port {port}"
 
 
-def test_what_goes_wrong_is_one_line(serve, port, monkeypatch, capsys):
+def test_an_error_of_the_server_is_one_line(serve, port, monkeypatch, capsys):
     serve("dies")
     monkeypatch.setattr(sys, "argv", ["local_llm", "start", "--port", str(port)])
     with pytest.raises(SystemExit, match="2"):

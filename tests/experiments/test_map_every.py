@@ -20,7 +20,7 @@ def configure(world, directory, *more):
     return config_of("map_every", *small, *more)
 
 
-def test_every_tile_is_played_and_held_against_the_first(world, tmp_path):
+def test_every_tile_length_is_simulated_and_compared_with_the_first(world, tmp_path):
     map_every.main(configure(world, tmp_path))
     results = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
     assert set(results) == {f"centred {b}/{x}" for b in (1, 8) for x in ("online", "gain")}
@@ -46,6 +46,6 @@ def test_the_tile_is_that_of_every_map():
         ("rules=[frozen]", "rules must be some of mapped, centred, mixture"),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(world, tmp_path, override, message):
+def test_settings_outside_their_range_are_refused(world, tmp_path, override, message):
     with pytest.raises(ValueError, match=message):
         map_every.main(configure(world, tmp_path, override))

@@ -51,7 +51,7 @@ def streamed(learner, problem):
 
 
 @pytest.mark.slow
-def test_every_variant_is_played_and_held_against_the_first(world, tmp_path):
+def test_every_variant_is_simulated_and_compared_with_the_first(world, tmp_path):
     variants.main(configure(world, tmp_path))
     results = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
     names = [name.removesuffix("/online") for name in results if name.endswith("/online")]
@@ -72,7 +72,7 @@ def test_equal_weights_stay_equal_and_one_cluster_is_no_cluster(problem):
     np.testing.assert_allclose(one.extra[1][0], whole.extra.log_weights, atol=1e-5)
 
 
-def test_weights_of_a_cluster_move_with_its_own_queries_alone(problem):
+def test_weights_of_a_cluster_change_only_with_its_own_queries(problem):
     theta, queries, labels = problem
     groups = np.array([0, 0, 0, 1, 1, 1])
     mine = groups[np.argmax(np.asarray(queries) @ np.asarray(theta).T, axis=1)] == 1

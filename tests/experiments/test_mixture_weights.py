@@ -38,7 +38,7 @@ def test_a_loss_is_the_sum_over_the_rounds():
         np.testing.assert_allclose(found[name], values)
 
 
-def test_every_expert_has_its_own_path_its_loss_and_its_weight(finished):
+def test_every_expert_has_a_run_of_its_own_and_a_weight(finished):
     _, results = finished
     blend = blend_of(jr.mixture())
     assert blend is not None
@@ -64,7 +64,7 @@ def test_costs_are_those_of_the_whole_and_of_its_parts(finished):
     assert (directory / "weights.png").stat().st_size > 10_000
 
 
-def test_numbers_that_cannot_be_are_refused(world, tmp_path):
+def test_settings_outside_their_range_are_refused(world, tmp_path):
     with pytest.raises(ValueError, match="repeats must be >= 1, got 0"):
         mixture.main(configure(world, tmp_path, "repeats=0"))
     with pytest.raises(ValueError, match="switches must be >= 0, got -1"):

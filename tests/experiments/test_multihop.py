@@ -69,7 +69,7 @@ def test_static_retrieval_finds_what_the_documents_rank_first(world, finished):
     assert results["hops"] == pytest.approx(number.mean())
 
 
-def test_the_bits_of_hops_make_tasks_find_more(finished):
+def test_learning_from_hops_finds_more_documents_per_task(finished):
     directory, results = finished
     frozen, learnt = (
         {name: results[f"{x}/{name}"] for name in ("online/last", "final/found@5", "final/ndcg@5")}
@@ -186,7 +186,7 @@ def test_hops_are_the_planners_sub_questions(talked):
 
 
 @pytest.mark.slow
-def test_the_judges_word_is_the_bit_and_the_labels_are_the_truth(talked):
+def test_rewards_are_the_judges_verdicts_and_success_is_by_labels(talked):
     directory, results, *_ = talked
     online = step(directory, "frozen")
     assert not online["reward"].any()

@@ -18,7 +18,7 @@ from tests.fake_llm import Reply, serving
         'Sure:\n```json\n{"sub_questions": ["who?", "when?"]}\n```',
     ],
 )
-def test_a_plan_is_read_whatever_stands_around_it(answer):
+def test_a_plan_is_parsed_from_surrounding_text(answer):
     assert prompts.plan(answer, max_hops=2) == ["who?", "when?"]
 
 
@@ -58,12 +58,13 @@ def test_an_answer_without_text_is_malformed(answer):
         prompts.final_answer(answer)
 
 
-def test_questions_number_the_documents_as_verdicts_do_and_cut_them():
-    [message] = prompts.verdict_question("who {?}", ["a b c d", "e"], words=3)
+def test_questions_number_the_documents_as_verdicts_do_and_cut_them(monkeypatch):
+    monkeypatch.setattr(prompts, "WORDS", 3)
+    [message] = prompts.verdict_question("who {?}", ["a b c d", "e"])
     assert "[0] a b c\n\n[1] e" in message["content"]
     assert "who {?}" in message["content"]
     assert "0 to 1, or -1" in message["content"]
-    [message] = prompts.answer_question("who?", ["a b c d", "e"], words=3)
+    [message] = prompts.answer_question("who?", ["a b c d", "e"])
     assert "[0] a b c\n\n[1] e" in message["content"]
     [message] = prompts.plan_question("who?", max_hops=4)
     assert "at most 4" in message["content"]
@@ -81,9 +82,7 @@ def test_questions_number_the_documents_as_verdicts_do_and_cut_them():
         ("anything", "The", False, False),  # normalisation leaves nothing of the gold answer
     ],
 )
-def test_answers_are_held_against_each_other_without_case_articles_and_punctuation(
-    answer, gold, exact, contains
-):
+def test_answers_are_compared_without_case_articles_and_punctuation(answer, gold, exact, contains):
     assert prompts.exact(answer, gold) == exact
     assert prompts.contains(answer, gold) == contains
 
@@ -137,7 +136,7 @@ def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_use
     assert (chat.counts["malformed"], chat.counts["unanswered"]) == (3, 1)
 
 
-def test_a_given_text_is_what_is_asked_and_its_answers_are_its_own(tmp_path):
+def test_a_users_prompt_is_sent_and_has_its_own_cache_entries(tmp_path):
     """The cache stores answers separately for each prompt text."""
     asked, file = [], tmp_path / "paper.txt"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
-from experiments.off_policy import coverage, coverage_page, worlds
+from experiments.off_policy import coverage, worlds
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
 from tests.problems import make_task
@@ -101,28 +101,28 @@ def test_intervals_cover_the_value_and_nothing_else(tmp_path):
     np.testing.assert_allclose(found["wrong/error/IPS"], error + 0.75 * right.value)
 
 
-def test_logs_of_what_never_explores_are_counted_as_refused(tmp_path):
+def test_logs_of_a_learner_that_never_explores_are_counted_as_refused(tmp_path):
     cfg = small(tmp_path, "logs=3", "rounds=50")
     found = coverage.measured(cfg, jr.frozen(), TASK, {"other": begun(jr.orag(tau=0.2))})
     assert found["refused"].tolist() == [1.0] * 3
     assert set(found) == {"refused", "earned"}
 
 
-def cell(serves, coverage, effective, warned):
-    names = (*coverage_page.ANYTIME, *coverage_page.BOOTSTRAP)
-    values = {f"coverage/{name}": np.array(coverage, float) for name in names}
+def cell(serves, covered, effective, warned):
+    names = (*coverage.ANYTIME, *coverage.BOOTSTRAP)
+    values = {f"coverage/{name}": np.array(covered, float) for name in names}
     more = {"effective": np.array(effective, float), "warned": np.array(warned, float)}
-    return coverage_page.Cell(serves, "judged", values | more)
+    return coverage.Cell(serves, "judged", values | more)
 
 
 def test_a_cell_that_fails_without_a_warning_is_named():
     good = cell("good", [1, 1], [900, 900], [0, 0])
     loud = cell("loud", [1, 0], [9, 9], [1, 1])
     silent = cell("silent", [1, 0], [900, 900], [0, 0])
-    said = coverage_page.sums([good, loud, silent])
+    said = coverage.sums([good, loud, silent])
     assert "of every judged policy together: in 4 of 6 logs (0.6667)" in said
     other = good._replace(judged="other", values=good.values | {"coverage/DR": np.array([0, 1])})
-    assert "together: in 3 of 6 logs (0.5000)" in coverage_page.sums([good, other, loud, silent])
+    assert "together: in 3 of 6 logs (0.5000)" in coverage.sums([good, other, loud, silent])
     assert "SNIPS: 4 of 6 intervals cover (0.6667); the least of 3 cells 0.500 (loud" in said
     assert "less than 0.9 in 2 of 3 cells" in said
     assert "comes in 0.500 of the logs there, in 0.000 of the others" in said

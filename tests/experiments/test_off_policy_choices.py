@@ -18,14 +18,14 @@ def frozen_at(theta):
     return worlds.judged(jr.Snapshot(learner, learner.init(theta)), TASK)
 
 
-def test_a_long_log_of_all_tools_chooses_the_best_and_knows_what_the_others_lack():
+def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_choice():
     rules = {"turned": frozen_at(-TASK.theta), "best": frozen_at(TASK.theta)}
     gap = rules["best"].value - rules["turned"].value
     assert gap > 0.3
     log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=1_500, seeds=[0])))
     found = selection.chosen_by_values(log, query, rules)
     assert found["chance"] == pytest.approx(gap / 2)
-    for estimator in selection.selection_page.ESTIMATORS:
+    for estimator in selection.ESTIMATORS:
         if estimator != "MIPS":  # biased, since it averages over groups of tools
             assert (found[f"{estimator}/right"], found[f"{estimator}/regret"]) == (1, 0)
     # With the rewards inverted, the same log selects the worst policy and reports the loss.
@@ -33,7 +33,7 @@ def test_a_long_log_of_all_tools_chooses_the_best_and_knows_what_the_others_lack
     assert (found["IPS/right"], found["IPS/regret"]) == (0, pytest.approx(gap))
 
 
-def test_of_rules_that_a_log_cannot_tell_apart_any_may_be_chosen():
+def test_any_of_several_rules_with_equal_estimates_may_be_chosen():
     rules = {"turned": frozen_at(-TASK.theta), "best": frozen_at(TASK.theta)}
     log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=40, seeds=[0])))
     found = selection.chosen_by_values(log._replace(reward=0 * log.reward), query, rules)
@@ -41,7 +41,7 @@ def test_of_rules_that_a_log_cannot_tell_apart_any_may_be_chosen():
     assert found["IPS/regret"] == pytest.approx(found["chance"])
 
 
-def test_select_is_judged_by_what_its_rules_have_become():
+def test_select_is_judged_by_the_value_of_the_trained_learners():
     log, _ = next(iter(worlds.logs(UNIFORM, TASK, rounds=2_000, seeds=[0])))
     rules = {"frozen": jr.frozen(), "greedy": jr.greedy(eta=0.05)}
     found = selection.chosen_by_select(log, rules, TASK)

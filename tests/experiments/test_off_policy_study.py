@@ -74,7 +74,7 @@ def study(logging, policy, **given):
     return simulate_coverage(REWARDS, LOGGING[logging], probabilities, scores=scores, **given)
 
 
-def test_logs_are_drawn_as_they_should_be():
+def test_simulated_logs_have_the_means_in_closed_form():
     """Evaluates on policy with nearly certain bits, so that everything has a closed form."""
     certain = np.zeros((3, 2))
     certain[:, 1] = [1.0, 1.0, 0.0]
@@ -124,7 +124,7 @@ def test_an_interval_covers_at_all_times_or_not_at_all():
     assert covers([0.1, 0.2, 0.9], [0.3, 0.8, 1.0], "none") is None
 
 
-def test_logs_from_elsewhere_are_held_against_a_truth_of_ones_own():
+def test_a_study_compares_given_logs_with_given_true_values():
     """Both logs estimate 0.5; the truth is inside all bounds for one, and above for the other."""
     times = np.array([2, 10])
     sequence = ConfidenceSequence(times, np.array([0.1, 0.3]), np.array([0.9, 0.7]))

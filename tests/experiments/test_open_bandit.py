@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.off_policy import impressions, open_bandit
+from experiments.off_policy import open_bandit
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
 
@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 def test_a_log_is_read_as_it_was_written(folder, tmp_path):
     item, place, click = write(tmp_path, "bts", "men", rounds=300)
-    found = impressions.load(tmp_path, "bts", "men")
+    found = open_bandit.load(tmp_path, "bts", "men")
     np.testing.assert_array_equal(found.log.item, item)
     np.testing.assert_array_equal(found.log.slate[:, 0], item)
     np.testing.assert_array_equal(found.place, place)
@@ -44,29 +44,29 @@ def test_a_log_is_read_as_it_was_written(folder, tmp_path):
     assert found.log.probabilities is None
     by_hand = [[(item[place == p] == i).mean() for i in range(3)] for p in range(2)]
     np.testing.assert_allclose(found.frequencies, by_hand)
-    even = impressions.load(folder, "random", "men").log.probabilities
+    even = open_bandit.load(folder, "random", "men").log.probabilities
     assert even is not None
     assert even.shape == (4_000, 3)
     np.testing.assert_allclose(even, 1 / 3)
 
 
-def test_what_is_no_such_log_is_refused(tmp_path):
+def test_files_that_are_no_open_bandit_log_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="a log of the Open Bandit Dataset"):
-        impressions.load(tmp_path, "random", "men")
+        open_bandit.load(tmp_path, "random", "men")
     (tmp_path / "random_men.csv").write_text("item_id,position\n1,1\n")
     with pytest.raises(ValueError, match=r"lacks the columns \['click', 'propensity_score'\]"):
-        impressions.load(tmp_path, "random", "men")
+        open_bandit.load(tmp_path, "random", "men")
     (tmp_path / "random_men.csv").write_text(HEAD + "\n")
     with pytest.raises(ValueError, match="has no impressions"):
-        impressions.load(tmp_path, "random", "men")
+        open_bandit.load(tmp_path, "random", "men")
     (tmp_path / "random_men.csv").write_text(HEAD + "\n0,t,0,1,0,0.9,x\n1,t,1,1,0,0.1,x\n")
     with pytest.raises(ValueError, match="is not uniform over its 2 items"):
-        impressions.load(tmp_path, "random", "men")
+        open_bandit.load(tmp_path, "random", "men")
 
 
-def test_each_log_says_what_the_other_earned(folder):
+def test_each_log_gives_the_true_value_of_the_others_policy(folder):
     """Estimates lie within four standard errors of the truth; IPS is recomputed by hand."""
-    both = {name: impressions.load(folder, name, "men") for name in P}
+    both = {name: open_bandit.load(folder, name, "men") for name in P}
     for name, other in (("random", "bts"), ("bts", "random")):
         mine, aim = both[name], both[other]
         found = open_bandit.compared(mine, aim, 0.05)
@@ -89,7 +89,7 @@ def configure(directory, path, *more):
     return config_of("off_policy_open_bandit", *given, *more)
 
 
-def test_the_command_keeps_its_table(folder, tmp_path):
+def test_the_command_saves_its_results(folder, tmp_path):
     open_bandit.main(configure(tmp_path, folder))
     rows = (tmp_path / "open_bandit.md").read_text().splitlines()
     assert len(rows) == 2 + 2 * 2 * len(open_bandit.ESTIMATORS)
@@ -102,7 +102,7 @@ def test_the_real_logs_are_those_that_are_described(shared_data):
     folder = shared_data / "raw" / "open-bandit"
     for campaign, items, clicks in (("men", 34, (46, 69)), ("women", 46, (46, 46))):
         for policy, total in zip(("random", "bts"), clicks, strict=True):
-            found = impressions.load(folder, policy, campaign)
+            found = open_bandit.load(folder, policy, campaign)
             assert (found.log.rounds, found.items) == (10_000, items)
             assert found.log.reward.sum() == total
             assert found.frequencies.shape == (3, items)

@@ -1,6 +1,7 @@
-"""The main job, end to end on a small configuration."""
+"""The main job, end to end on a small world."""
 
 import json
+import shutil
 import signal
 import time
 
@@ -15,37 +16,35 @@ from jaxret.data.templates import template
 from jaxret.evaluation import metrics
 from jaxret.runtime.tracking import read_results
 from tests.experiments import processes
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world
 
 SMALL = [
     "exposures=1",
     "seeds=2",
-    "chunk=512",
+    "chunk=64",
     "learner=[frozen,greedy,mapped_replayed]",
     "learners.greedy.tau=[0.04]",
     "learners.greedy.eta_over_tau=[0.1,0.3]",
     "learners.mapped_replayed.tau=[0.04]",
-    "learners.mapped_replayed.eta_over_tau=[0.03]",
-    "+learners.mapped_replayed.per_round=2",
-    "tracking=files",
+    "learners.mapped_replayed.eta_over_tau=[0.1]",
+    "+learners.mapped_replayed.per_round=8",
 ]
-
-
 METRICS = ("accuracy", "recall@10", "ndcg@10", "completeness@10")
 
 
-def configure(directory, *overrides):
-    return config_of("orag", *SMALL, f"directory={directory}", *overrides)
+@pytest.fixture(scope="module")
+def configure(world):
+    return lambda directory, *more: config_of("orag", *SMALL, *in_world(world, directory), *more)
 
 
 @pytest.fixture(scope="module")
-def small_run(optimised, tmp_path_factory):
+def small_run(configure, tmp_path_factory):
     directory = tmp_path_factory.mktemp("orag")
     return directory, orag.main(configure(directory))
 
 
 @pytest.fixture(scope="module")
-def task(small_run):
+def task(configure, small_run):
     return task_of(configure(small_run[0]))
 
 
@@ -59,26 +58,27 @@ def test_results_have_the_documented_names(small_run):
             assert np.isfinite(results[f"{learner}/online/{metric}"])
 
 
-def test_static_retrieval_is_the_ranking_of_the_documents(small_run):
+def test_static_retrieval_is_the_ranking_of_the_documents(world, small_run):
     """Ranks the same queries with NumPy."""
     directory, results = small_run
-    dataset = data.load("deskbank")
-    encoder = encoders.load_encoder("minilm")
-    cache = encoders.cache_directory()
+    dataset = data.load("jsonl", world / "data")
+    encoder = encoders.load_encoder("minilm", world / "encoder")
     texts = [template("full")(document) for document in dataset.documents]
-    theta = encoders.encode(encoder, texts, kind="document", cache=cache, progress=False)
-    queries = encoders.encode(encoder, dataset.queries, kind="query", cache=cache, progress=False)
+    theta = encoders.encode(encoder, texts, kind="document", cache=None, progress=False)
+    queries = encoders.encode(encoder, dataset.queries, kind="query", cache=None, progress=False)
     with np.load(directory / "steps" / "frozen.npz") as step:
         streamed = step["order"].ravel()  # an equal number of queries per seed
-    scores = queries[streamed] @ theta.T
-    right = np.take_along_axis(scores, dataset.labels[streamed], axis=1)
-    ranks = (scores > right).sum(axis=1)
-    assert results["frozen/final/recall@10"] == pytest.approx((ranks < 10).mean(), abs=1e-3)
-    assert results["frozen/final/accuracy"] == pytest.approx((ranks == 0).mean(), abs=1e-3)
-    assert results["frozen/online/accuracy"] == pytest.approx((ranks == 0).mean(), abs=1e-3)
+    scores, labels = queries[streamed] @ theta.T, dataset.labels[streamed]
+    right = np.where(labels >= 0, np.take_along_axis(scores, labels, axis=1), -np.inf)
+    ranks = (scores[:, None] > right[:, :, None]).sum(axis=2)  # of padding: all tools
+    found = ((ranks < 10).sum(axis=1) / (labels >= 0).sum(axis=1)).mean()
+    best = (ranks == 0).any(axis=1).mean()
+    assert results["frozen/final/recall@10"] == pytest.approx(found, abs=1e-3)
+    assert results["frozen/final/accuracy"] == pytest.approx(best, abs=1e-3)
+    assert results["frozen/online/accuracy"] == pytest.approx(best, abs=1e-3)
 
 
-def test_one_reward_a_query_improves_retrieval(small_run):
+def test_one_reward_per_query_improves_retrieval(small_run):
     directory, results = small_run
     assert results["greedy/final/ndcg@10"] > results["frozen/final/ndcg@10"] + 0.01
     gain = results["greedy/heldout/ndcg@10"] - results["frozen/heldout/ndcg@10"]
@@ -89,7 +89,7 @@ def test_one_reward_a_query_improves_retrieval(small_run):
 
 def test_a_query_map_improves_queries_that_were_never_streamed(small_run):
     _, results = small_run
-    assert results["mapped_replayed/heldout/ndcg@10"] > results["greedy/heldout/ndcg@10"] + 0.01
+    assert results["mapped_replayed/heldout/gain"] > 0.01
 
 
 @pytest.mark.parametrize("learner", ["frozen", "greedy", "mapped_replayed"])
@@ -117,7 +117,7 @@ def test_the_saved_embeddings_rank_as_the_final_ranking(small_run, task, learner
     assert saved.facts["settings"]["seed"] == 0
 
 
-def test_a_finished_run_is_not_repeated(small_run, capsys):
+def test_a_finished_run_is_not_repeated(configure, small_run, capsys):
     directory, results = small_run
     before = (directory / "results.json").stat().st_mtime_ns
     assert orag.main(configure(directory)) == results
@@ -137,7 +137,7 @@ def test_files_hold_the_curves_and_figures(small_run):
     assert any("regret/greedy" in json.loads(line) for line in lines)
 
 
-def test_a_directory_with_other_settings_is_refused(small_run):
+def test_a_directory_with_other_settings_is_refused(configure, small_run):
     directory, _ = small_run
     with pytest.raises(ValueError, match=r"other settings \(seeds differ\)"):
         orag.main(configure(directory, "seeds=3"))
@@ -146,7 +146,7 @@ def test_a_directory_with_other_settings_is_refused(small_run):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("dataset=ultratool", "'ultratool' needs path="),
+        ("dataset=ultratool dataset.path=null", "'ultratool' needs path="),
         ("+learners.greedy.projection=cube", "'greedy': unknown projection 'cube'; known: none"),
         ("learners.greedy.tau=[0.0]", "needs tau > 0"),
         ("+learners.greedy.query_map=curved", "'greedy': got an unexpected .* 'query_map'"),
@@ -164,28 +164,27 @@ def test_a_directory_with_other_settings_is_refused(small_run):
         ("encoder.path=nowhere", "nowhere"),
     ],
 )
-def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
+def test_wrong_settings_are_refused_before_any_work(configure, tmp_path, override, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         orag.main(configure(tmp_path / "run", *override.split()))
     assert not (tmp_path / "run" / "steps").exists()
 
 
-def start(directory, **environment):
-    more = [f"hydra.run.dir={directory}", "exposures=2", "chunk=128"]
-    return processes.start("experiments.orag", *SMALL, *more, **environment)
-
-
 @pytest.mark.slow
-def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    through = start(whole)
-    log, _ = through.communicate(timeout=600)
-    assert through.returncode == 0, log
-
-    stopped = start(cut, JAX_ENABLE_COMPILATION_CACHE="false")
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(
+    configure, small_run, world, tmp_path
+):
+    """A process is stopped by SIGTERM; the test's own process resumes its run."""
+    whole, cut = small_run[0], tmp_path / "cut"
+    job = [*SMALL, *in_world(world, "${hydra:runtime.output_dir}"), f"hydra.run.dir={cut}"]
+    quickly = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # as in this suite
+    stopped = processes.start(
+        "experiments.orag", *job, JAX_ENABLE_COMPILATION_CACHE="false", **quickly
+    )
     deadline = time.monotonic() + 600
     first = cut / "checkpoints" / "greedy" / "heldout" / "0" / "checkpoints"
     while not first.parent.exists() and time.monotonic() < deadline:
+        assert stopped.poll() is None, stopped.communicate()[0]
         time.sleep(0.02)
     # During compilation of a step, so the run stops after the first of its many chunks.
     stopped.send_signal(signal.SIGTERM)
@@ -196,9 +195,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(tmp_path):
     assert not (cut / "steps" / "greedy.npz").exists()
     assert [path.name for path in first.glob("[0-9]*")] == ["1"]
 
-    resumed = start(cut)
-    log, _ = resumed.communicate(timeout=600)
-    assert resumed.returncode == 0, log
+    orag.main(configure(cut))
     names = sorted(path.name for path in (whole / "steps").iterdir())
     assert names == sorted(path.name for path in (cut / "steps").iterdir())
     for name in names:
@@ -219,13 +216,27 @@ def test_a_question_is_complete_when_all_its_hops_succeed():
 
 
 @pytest.mark.slow
-def test_hops_are_streamed_question_by_question(tmp_path):
-    results = orag.main(configure(tmp_path, "dataset=deskbank_hops"))
-    for learner in ("frozen", "greedy"):
-        complete, accuracy = (results[f"{learner}/online/{x}"] for x in ("complete", "accuracy"))
-        assert 0 < complete < accuracy
-    with np.load(tmp_path / "steps" / "greedy.npz") as step:
+def test_hops_are_streamed_question_by_question(world, tmp_path):
+    """Uses the oracle, which learns both hops of a question even with random vectors."""
+    learner = ["learner=[full_information]", "learners.full_information.tau=[0.04,0.2]"]
+    learner += ["learners.full_information.eta_over_tau=[0.01,0.05,0.1]", "+dataset.hops=true"]
+    more = ["exposures=20", "seeds=2", "chunk=256"]
+    bank = data.load("deskbank", part="multi")
+    steps = dict(zip(bank.query_ids, bank.steps or (), strict=True))
+    lines = [json.loads(x) for x in (world / "data" / "queries.jsonl").read_text().splitlines()]
+    for line in lines:
+        plan = steps.get(line["id"], ())
+        line["steps"] = [{"query": text, "label": bank.tool_ids[tool]} for text, tool in plan]
+    folder = shutil.copytree(world / "data", tmp_path / "data")
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    where = [*in_world(world, tmp_path), f"dataset.path={folder}"]
+    results = orag.main(config_of("orag", *learner, *more, *where))
+    complete, accuracy = (
+        results[f"full_information/online/{name}"] for name in ("complete", "accuracy")
+    )
+    assert 0 < complete < accuracy
+    with np.load(tmp_path / "steps" / "full_information.npz") as step:
         order = step["order"]
-    groups = as_hops(data.load("deskbank", part="multi")).groups
+    groups = as_hops(data.load("jsonl", folder)).groups
     for seed in (groups[some[some >= 0]] for some in order):
-        assert np.count_nonzero(np.diff(seed)) == len(np.unique(seed)) - 1
+        assert np.count_nonzero(np.diff(seed)) == 20 * len(np.unique(seed)) - 1

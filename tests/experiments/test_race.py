@@ -5,9 +5,8 @@ import pytest
 from scipy import stats
 
 import jaxret as jr
-from experiments.race import __main__ as command
-from experiments.race import standings
-from experiments.race.entries import opponents
+from experiments import race as command
+from experiments.race import opponents
 from tests.problems import make_task
 
 LEARNER = """
@@ -23,7 +22,7 @@ def lines():
     mine = jr.greedy(tau=0.1, eta=0.02)._replace(name="mine")
     tasks = [make_task(name="one"), make_task(seed=1, name="two")]
     others = opponents(["frozen", "orag"], [mine])
-    return standings.race([mine], others, tasks, seeds=3, exposures=2)
+    return command.race([mine], others, tasks, seeds=3, exposures=2)
 
 
 def test_all_run_on_the_same_streams_and_are_compared_seed_by_seed(lines):
@@ -43,18 +42,18 @@ def test_all_run_on_the_same_streams_and_are_compared_seed_by_seed(lines):
 def test_intervals_are_students(lines):
     values = np.array([0.1, 0.3, 0.2])
     want = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
-    np.testing.assert_allclose(standings.interval(jr.Estimate.of(values)), want)
+    np.testing.assert_allclose(command.interval(jr.Estimate.of(values)), want)
 
 
 def test_the_table_and_the_figure_say_who_leads_by_how_much(lines):
-    text = standings.table(lines).splitlines()
+    text = command.table(lines).splitlines()
     assert text[0].split("  ")[0] == "data"
     assert "mine is ahead by" in text[0]
     assert len(text) == 7
-    low, high = standings.interval(lines[2].ahead["online accuracy"])
+    low, high = command.interval(lines[2].ahead["online accuracy"])
     mean = lines[2].ahead["online accuracy"].mean
     assert f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]" in text[3]
-    (ax,) = standings.figure(lines).axes
+    (ax,) = command.figure(lines).axes
     dots = [line for line in ax.get_lines() if line.get_label() in ("one", "two")]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["frozen", "orag"]
     assert dots[0].get_xdata()[1] == pytest.approx(mean)
@@ -102,7 +101,7 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
         (LEARNER, ["deskbnk"], "unknown data set 'deskbnk'"),
     ],
 )
-def test_what_cannot_race_is_said_in_one_line(
+def test_a_file_that_cannot_race_gives_a_one_line_error(
     content, arguments, message, tmp_path, monkeypatch, capsys
 ):
     if "act=None" not in (content or ""):
@@ -123,7 +122,7 @@ def test_what_cannot_race_is_said_in_one_line(
     assert error.count("\n") == 1
 
 
-def test_a_learner_that_breaks_a_promise_does_not_race(tmp_path, capsys):
+def test_a_learner_that_violates_the_contract_does_not_race(tmp_path, capsys):
     file = tmp_path / "peeking.py"
     file.write_text("""
 import jaxret as jr

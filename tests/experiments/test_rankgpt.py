@@ -56,7 +56,7 @@ def knowing(dataset):
     return answer
 
 
-def test_a_model_that_knows_puts_what_the_first_stage_has_on_top(world, tmp_path):
+def test_a_model_that_knows_the_labels_ranks_retrieved_right_tools_first(world, tmp_path):
     dataset = data.load("jsonl", world / "data")
     with serving(knowing(dataset)) as server:
         cfg = configure(world, tmp_path, server.url)
@@ -82,7 +82,7 @@ def test_a_model_that_knows_puts_what_the_first_stage_has_on_top(world, tmp_path
     assert "seconds" not in again  # all answers came from the cache
 
 
-def test_what_is_wrong_with_answers_is_counted_and_the_order_stays(world, tmp_path):
+def test_errors_in_answers_are_counted_and_leave_the_order_unchanged(world, tmp_path):
     says = ["[1] > [1] > [99]", "no idea"]
     with serving(lambda messages, number: Reply(says[number % 2])) as server:
         cfg = configure(world, tmp_path, server.url, "llm.attempts=1", "llm.concurrency=1")
@@ -126,7 +126,7 @@ def test_a_server_that_is_gone_costs_nothing_that_was_answered(world, tmp_path):
         ("llm.key_variable=NO_KEY", "set the variable NO_KEY"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(world, tmp_path, override, message):
+def test_wrong_settings_are_refused_before_anything_is_written(world, tmp_path, override, message):
     with pytest.raises((ValueError, KeyError), match=message):
         rankgpt.main(configure(world, tmp_path, "http://127.0.0.1:1/v1", override))
     assert not (tmp_path / "run").exists()

@@ -111,7 +111,7 @@ def test_a_call_that_ends_early_is_gone_on_with_and_asks_nothing_twice(folder):
     assert sorted(questions.count(one) for one in set(questions)) == [1] * 25 + [2] * 2
 
 
-def test_an_endpoint_that_dies_stops_the_asking_and_what_it_said_is_kept(folder):
+def test_an_endpoint_that_dies_stops_the_run_and_its_answers_are_kept(folder):
     def dying(messages, number):
         return confident(messages, number) if number < 10 else Reply("gone", status=500)
 
@@ -122,7 +122,7 @@ def test_an_endpoint_that_dies_stops_the_asking_and_what_it_said_is_kept(folder)
     assert np.isfinite(table.load(folder / "table.npz").yes).sum() == 10
 
 
-def test_a_table_of_other_questions_is_not_added_to(folder):
+def test_a_table_with_other_questions_is_not_extended(folder):
     with serving(confident) as server:
         ask.main(configure(folder, server))
         with pytest.raises(ValueError, match=r"answers to other questions \(judge differ\)"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.common.loading import task_of
-from experiments.real_judge import errors, learn, table
+from experiments.real_judge import learn, table
 from tests.experiments.judged import configure
 
 RIGHT = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
@@ -14,19 +14,19 @@ YES = np.array([[0.9, 0.6, 0.1], [0.2, 0.4, 0.3], [0.7, 0.1, 0.8], [0.2, 0.1, 0.
 
 
 def test_errors_are_counted_by_tool():
-    misses, alarms = errors.by_tool(YES, RIGHT)
+    misses, alarms = learn.by_tool(YES, RIGHT)
     np.testing.assert_allclose(misses, [0, 1, 0])
     np.testing.assert_allclose(alarms, [1 / 3, 1 / 3, 0])
 
 
 def test_errors_are_counted_by_the_rank_of_the_wrong_tool():
     scores = np.array([[9, 1, 2], [1, 9, 2], [3, 4, 0], [4, 3, 9]])
-    found = errors.by_rank(YES, RIGHT, scores, 2)  # wrong tools by rank: 2 1, 2 0, 1 0, 0 1
+    found = learn.by_rank(YES, RIGHT, scores, 2)  # wrong tools by rank: 2 1, 2 0, 1 0, 0 1
     np.testing.assert_allclose(found, [3 / 4, 0 / 4, 2 / 4])
 
 
 def test_probabilities_are_held_against_shares():
-    found = errors.calibration(YES, RIGHT, bins=2)
+    found = learn.calibration(YES, RIGHT, bins=2)
     np.testing.assert_array_equal(found.pairs, [7, 5])
     np.testing.assert_allclose(found.right, [1 / 7, 3 / 5])
     np.testing.assert_allclose(found.predicted, [1.4 / 7, 3.6 / 5])
@@ -41,7 +41,7 @@ def test_only_a_rule_that_wants_a_rate_is_told_it():
 
 
 def test_the_threshold_makes_the_fewest_errors_of_both_kinds():
-    best = errors.best_threshold(YES, RIGHT)
+    best = learn.best_threshold(YES, RIGHT)
 
     def wrong(level):
         return (YES[RIGHT] <= level).mean() + (YES[~RIGHT] > level).mean()

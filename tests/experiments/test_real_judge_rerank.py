@@ -10,7 +10,7 @@ import pytest
 import jaxret as jr
 from experiments.common.loading import task_of
 from experiments.real_judge import rerank, table
-from experiments.real_judge.recognition import recognition
+from experiments.real_judge.rerank import recognition
 from experiments.real_judge.table import Pairs
 from tests.experiments.judged import configure
 

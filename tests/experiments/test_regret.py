@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.regret import __main__ as regret
-from experiments.regret.curve import Curve
+from experiments import regret
+from experiments.regret import Curve
 from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 

@@ -34,7 +34,7 @@ def finished(tmp_path_factory):
     return folder, counts, again
 
 
-def test_what_is_missing_is_run_once_and_then_read(finished):
+def test_missing_runs_are_made_once_and_then_read(finished):
     folder, counts, again = finished
     assert counts == again == {"runs": 1, "missing": 0}
     assert len(list((folder / "runs" / "paper_settings").iterdir())) == 1
@@ -55,7 +55,7 @@ def test_the_page_holds_the_table_the_figure_and_the_time(finished):
     assert f"1 runs took {seconds / 60:.1f} minutes in all" in text
 
 
-def test_what_cannot_be_run_says_why(tmp_path, monkeypatch):
+def test_a_section_whose_data_are_missing_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     counts = report.main(configure("only=[functionality]", "run=true", "data=nowhere"))
     text = (tmp_path / "runs" / "report" / "report.md").read_text()
@@ -84,7 +84,7 @@ def test_every_section_names_commands_that_hydra_takes():
         ("sections.noise.datasets=[x]", r"section noise: unknown data set \['x'\]; known: deskb"),
     ],
 )
-def test_what_is_not_known_is_refused(override, message):
+def test_unknown_sections_and_data_sets_are_refused(override, message):
     with pytest.raises(ValueError, match=message):
         report.main(configure(override))
 

@@ -44,14 +44,14 @@ def finished(world):
     return directory, rerank.main(configure(world, directory))
 
 
-def test_a_learner_meets_every_reranker(finished):
+def test_every_learner_runs_with_every_reranker(finished):
     _, results = finished
     for reranker in ("none", "simulated", "refiner_tool2vec", "cross_encoder"):
         for column in ("online/accuracy", "online/last", "final/recall@10", "final/ndcg@10"):
             assert 0 <= results[f"reranked/{reranker}/{column}"] <= 1
 
 
-def test_a_reranker_that_knows_most_of_it_serves_better_than_none(finished):
+def test_an_accurate_reranker_gives_more_success_than_none(finished):
     _, results = finished
     none, simulated = (results[f"reranked/{x}/online/accuracy"] for x in ("none", "simulated"))
     assert simulated > none + 0.1
@@ -140,7 +140,7 @@ def test_pairs_are_read_once_and_the_best_of_each_slate_is_picked(tmp_path):
     np.testing.assert_array_equal(together(queries, items), expected)
 
 
-def test_where_a_model_says_nothing_the_first_of_the_slate_is_used(monkeypatch, tmp_path):
+def test_without_an_answer_of_the_model_the_first_of_the_slate_is_used(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "any")
 
     def answer(messages, i):

@@ -32,13 +32,13 @@ def finished(world, tmp_path_factory):
     return {k: np.array(x["values"]) for k, x in read_results(directory).items()}
 
 
-def test_the_table_says_what_chance_would_not_give():
+def test_the_table_marks_differences_that_are_not_significant():
     one = {"mean": 0.5, "stderr": 0.01}
     results = {f"{name}/{key}": one for name in "abc" for key in ("online", "final", "heldout")}
     for name, p in (("b", 0.04), ("c", 0.06)):
         values = {"gain": 0.1, "low": 0.05, "high": 0.15, "p": p}
         results |= {f"{name}/{key}": {"mean": x} for key, x in values.items()}
-    lines = rivals.markdown(results, ["a", "b", "c"], "a").splitlines()
+    lines = rivals.table(results, ["a", "b", "c"], "a").splitlines()
     assert lines[2] == "| `a` | 0.500 ±0.010 | 0.500 ±0.010 | 0.500 ±0.010 |  |"
     assert lines[3].endswith("| +0.100 (+0.050 to +0.150) |")
     assert lines[4].endswith("| +0.100 (+0.050 to +0.150) = |")
@@ -64,13 +64,13 @@ def test_p_values_are_corrected_by_holm_over_the_table():
     assert plain[ascending[0]].p < found[f"{ascending[0]}/p"] < 1
 
 
-def test_rules_of_the_field_begin_twice(finished):
+def test_rules_of_the_literature_start_at_the_documents_and_at_zero(finished):
     names = {name.partition("/")[0] for name in finished}
     assert names == {"frozen", "greedy", "linucb", "linucb_zero"}
     assert finished["linucb/online"].mean() > finished["linucb_zero/online"].mean()
 
 
-def test_gains_are_those_over_the_one_that_is_named(finished):
+def test_gains_are_differences_to_the_reference_rule(finished):
     mean = {name: finished[f"{name}/online"].mean() for name in ("frozen", "greedy")}
     gain, low, high = (finished[f"frozen/{key}"][0] for key in ("gain", "low", "high"))
     np.testing.assert_allclose(gain, mean["frozen"] - mean["greedy"], atol=0.02)
@@ -78,7 +78,7 @@ def test_gains_are_those_over_the_one_that_is_named(finished):
     assert "greedy/gain" not in finished
 
 
-def test_a_state_takes_what_its_arrays_take(finished):
+def test_the_memory_of_a_state_is_that_of_its_arrays(finished):
     assert finished["linucb/kilobytes"][0] > finished["frozen/kilobytes"][0] > 0
 
 

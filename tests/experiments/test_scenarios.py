@@ -56,7 +56,7 @@ def test_every_scenario_has_its_table_and_its_figure(finished):
             assert f"| `{rule}` |" in section, (name, rule)
 
 
-def test_each_rule_is_held_against_itself_and_static_retrieval(finished):
+def test_each_rule_is_compared_with_its_calm_run_and_with_static_retrieval(finished):
     _, directory, results = finished
     steps = directory / "steps"
     static, calm, moved, guarded = (
@@ -78,7 +78,7 @@ def test_each_rule_is_held_against_itself_and_static_retrieval(finished):
     assert results["drift/greedy/guard/loss"].max() <= results["budget"][0]
 
 
-def test_scenarios_change_what_they_are_about(finished):
+def test_every_scenario_changes_the_outcomes_except_rewriting_with_kept_rows(finished):
     _, directory, _ = finished
     calm = np.load(directory / "steps" / "calm-greedy.npz")["success"]
     for name in finished[0].scenarios:
@@ -91,14 +91,14 @@ def test_scenarios_change_what_they_are_about(finished):
     np.testing.assert_array_equal(keep, reset)  # static retrieval uses the current documents
 
 
-def test_where_several_are_shown_there_is_no_guard_and_more_are_right(finished):
+def test_with_several_tools_shown_there_is_no_guard_and_another_calm_run(finished):
     _, _, results = finished
     assert "several_shown/greedy/guard/cost" not in results
     assert "drift/greedy/guard/cost" in results
     assert (results["several_shown/frozen/calm"] != results["drift/frozen/calm"]).any()
 
 
-def test_tables_have_a_row_a_rule_and_the_overview_a_row_a_scenario():
+def test_tables_have_a_row_per_rule_and_the_overview_a_row_per_scenario():
     value = lambda mean, stderr: {"mean": mean, "stderr": stderr}  # noqa: E731
     results = {
         "delay/greedy/accuracy": value(0.25, 0.0125),

@@ -26,13 +26,15 @@ def found(tmp_path_factory):
 
 @pytest.mark.parametrize("environment", guarantee.ENVIRONMENTS)
 @pytest.mark.parametrize("delta", [0.1, 0.3])
-def test_no_environment_breaks_the_promise_more_often_than_it_allows(found, environment, delta):
+def test_the_budget_is_violated_with_probability_delta_at_most_in_every_environment(
+    found, environment, delta
+):
     guard = guarantee.Guarded(delta, 0.3, 1.0)
     assert found[f"{guard}/{environment}/violated"].shape == (2,)
     assert found[f"{guard}/{environment}/violated"].mean() <= delta
 
 
-def test_it_is_broken_now_and_then_where_the_learner_harms_and_it_has_to_go(found):
+def test_a_harmful_learner_is_stopped_and_violates_the_budget_at_the_exact_rate(found):
     """The rate is the chance that no coin selects static retrieval before the budget is spent."""
     guard = guarantee.Guarded(0.3, 0.3, 1.0)
     chance = 0.7 ** (np.floor(guard.budget) + 1)
@@ -72,7 +74,7 @@ def test_environments_give_the_bits_of_their_words(environment, state, bits):
         ("runs=0", "runs must be >= 1, got 0"),
     ],
 )
-def test_guards_that_cannot_be_are_refused(tmp_path, override, message):
+def test_settings_outside_their_range_are_refused(tmp_path, override, message):
     with pytest.raises(ValueError, match=message):
         guarantee.main(configure(tmp_path / "run", override))
     assert not (tmp_path / "run").exists()

@@ -127,7 +127,7 @@ def wait(done, seconds, folder):
         time.sleep(0.02)
 
 
-def test_a_sweep_that_is_cut_goes_on_and_finds_what_one_process_finds(
+def test_an_interrupted_sweep_resumes_with_the_results_of_one_process(
     launcher, finished, sweep, tmp_path
 ):
     """The first point was finished before; the second is interrupted after its first step."""

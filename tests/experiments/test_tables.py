@@ -32,7 +32,7 @@ def test_a_wide_terminal_has_one_block_and_a_narrow_one_repeats_the_names(capsys
     assert sum(line.startswith("│ frozen") for line in narrow) == 4
 
 
-def test_words_stand_beside_the_names_in_every_block(capsys, monkeypatch):
+def test_text_columns_are_repeated_in_every_block_of_a_table(capsys, monkeypatch):
     words = {"sees": dict(zip(ROWS, ("nothing", "labels"), strict=True))}
     lines = printed(capsys, monkeypatch, 80, words)
     blocks = [line for line in lines if line.startswith("│ frozen")]

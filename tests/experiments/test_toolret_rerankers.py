@@ -9,7 +9,6 @@ from safetensors.numpy import load_file, save_file
 
 from experiments import evaluate_toolret
 from experiments.tiny_qwen3.network import write as write_tiny_qwen3
-from experiments.toolret import stages as toolret_stages
 from jaxret.data.toolret import benchmark
 from jaxret.encoders import load_encoder
 from jaxret.methods import cross_encoder, tool_rank
@@ -102,7 +101,7 @@ def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp
 
 
 @pytest.mark.slow
-def test_what_a_reranker_scores_equally_is_ordered_by_id(world, copy, tmp_path, monkeypatch):
+def test_candidates_with_equal_scores_are_ordered_by_id(world, copy, tmp_path, monkeypatch):
     """Saturated scores are common, and `refine` would keep the order of the first stage."""
 
     def indifferent(_, name):
@@ -113,8 +112,8 @@ def test_what_a_reranker_scores_equally_is_ordered_by_id(world, copy, tmp_path, 
             score=lambda params, features, items: jnp.ones(items.shape),
         )
 
-    model = toolret_stages._reranked(indifferent)
-    monkeypatch.setitem(toolret_stages.STAGES, "cross_encoder", model)
+    model = evaluate_toolret._reranked(indifferent)
+    monkeypatch.setitem(evaluate_toolret.STAGES, "cross_encoder", model)
     chosen = ["methods=[cross_encoder]", "models.cross_encoder.path=x"]
     evaluate_toolret.main(configure(world, copy, tmp_path, *chosen))
     tool_ids = np.array(benchmark(copy).dataset.tool_ids)

@@ -85,7 +85,7 @@ def test_projections_hold_rows_where_they_should_and_none_does_not(finished):
     np.testing.assert_allclose(norms["sphere"], 1, atol=1e-5)
 
 
-def test_what_was_streamed_gains_more_than_other_words_for_the_same_tools(finished):
+def test_streamed_queries_gain_more_than_paraphrases(finished):
     _, results = finished
     for kind in ("none", "sphere"):
         seen, heldout = (results[f"greedy/{kind}/{part}/gain"] for part in ("seen", "heldout"))
@@ -106,7 +106,7 @@ def test_tools_that_come_later_are_never_shown_nor_needed_before(finished, loade
             np.testing.assert_array_equal(np.unique(step["order"]), np.flatnonzero(drawn.streamed))
 
 
-def test_who_is_ranked_first_in_place_of_whom_is_counted(finished, loaded):
+def test_new_tools_ranked_first_for_old_ones_are_counted_and_vice_versa(finished, loaded):
     """Recomputes the shares of static retrieval with NumPy."""
     _, results = finished
     task, parts = loaded

@@ -28,7 +28,7 @@ def test_a_known_rotation_and_scale_are_recovered(rng):
     assert scale == pytest.approx(0.3, abs=1e-12)
 
 
-def test_of_noisy_texts_it_is_scipys_and_orthogonal(rng):
+def test_the_rotation_of_noisy_vectors_is_scipys_procrustes_solution(rng):
     source = rng.normal(size=(N, D))
     target = source @ rotation(D, rng) + rng.normal(size=(N, D))
     with jax.enable_x64(True):

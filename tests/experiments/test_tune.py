@@ -1,4 +1,4 @@
-"""The search for settings, end to end on DeskBank, interrupted and resumed."""
+"""The search for settings, end to end on a small world, interrupted and resumed."""
 
 import csv
 
@@ -7,23 +7,22 @@ import pytest
 from experiments import tune
 from experiments.common.run_directory import RunDirectory
 from jaxret.runtime.checkpoint import Interrupted
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world
 
 SMALL = [
     "trials=4",
     "search.schedule=[constant]",
     "learners.greedy.tau=[0.04]",
     "learners.greedy.eta_over_tau=[0.1]",
-    "tracking=files",
 ]
 
 
-def configure(directory, *overrides):
-    return config_of("tune", *SMALL, f"directory={directory}", *overrides)
+def configure(world, directory, *overrides):
+    return config_of("tune", *SMALL, *in_world(world, directory), *overrides)
 
 
 @pytest.mark.slow
-def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkeypatch):
+def test_a_search_that_is_stopped_does_the_trials_that_are_left(world, tmp_path, monkeypatch):
     directory, pause = tmp_path / "run", RunDirectory.pause
 
     def stop(self, done):
@@ -32,10 +31,10 @@ def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkey
 
     monkeypatch.setattr(RunDirectory, "pause", stop)
     with pytest.raises(SystemExit):
-        tune.main(configure(directory))
+        tune.main(configure(world, directory))
     assert not (directory / "results.json").exists()
     monkeypatch.setattr(RunDirectory, "pause", pause)
-    results = tune.main(configure(directory))
+    results = tune.main(configure(world, directory))
     with (directory / "trials.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["trial"] for row in rows] == ["0", "1", "2", "3"]
@@ -44,7 +43,7 @@ def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkey
     assert results["search/tau"] == pytest.approx(float(best["tau"]))
     assert 0.005 <= results["search/tau"] <= 0.2
     assert (results["grid/tau"], results["grid/eta_over_tau"]) == pytest.approx((0.04, 0.1))
-    assert results["grid/score"] > 0.3
+    assert results["grid/score"] > 0.25
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_a_search_that_is_stopped_does_the_trials_that_are_left(tmp_path, monkey
         ("search.eta_over_tau=3", "search: eta_over_tau must be a list"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_before_any_work(tmp_path, override, message):
+def test_malformed_searches_are_refused_before_any_work(world, tmp_path, override, message):
     with pytest.raises(ValueError, match=message):
-        tune.main(configure(tmp_path / "run", override))
+        tune.main(configure(world, tmp_path / "run", override))
     assert not (tmp_path / "run").exists()

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from experiments import variance
 from experiments.common.loading import task_of
-from experiments.variance import __main__ as variance
-from experiments.variance import estimator_study
 from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
@@ -56,7 +55,7 @@ def test_bias_is_that_of_the_theory_at_the_first_and_the_last_embeddings(finishe
         assert paper == pytest.approx(0.2 * np.sqrt(12))  # Eq. (12): rho on every row
 
 
-def test_to_put_lying_bits_right_costs_variance(finished):
+def test_debiasing_noisy_bits_costs_variance(finished):
     _, results = finished
     told, paper, right = (
         results[f"{name}/12/0.2/variance"]
@@ -85,7 +84,7 @@ def test_the_noise_rate_reaches_environment_and_estimator_as_data(finished, trac
         assert values[0] == values[1]
 
 
-def test_gaps_lie_between_what_never_learns_and_what_is_told(finished):
+def test_gaps_are_shares_of_the_difference_between_frozen_and_the_oracle(finished):
     _, results = finished
     for metric, gap in variance.GAPS.items():
         metric = metric.format(k=10)
@@ -101,7 +100,7 @@ def test_gaps_lie_between_what_never_learns_and_what_is_told(finished):
 def test_a_part_of_the_catalogue_keeps_the_queries_that_it_answers(finished):
     cfg = configure(finished[0])
     task = task_of(cfg)
-    some = estimator_study.set_up(cfg, task, 12)
+    some = variance.set_up(cfg, task, 12)
     kept = [int(np.flatnonzero((task.theta == row).all(axis=1))[0]) for row in some.task.theta]
     assert len(set(kept)) == 12
     assert some.task.ids == tuple(task.ids[item] for item in kept)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from experiments.variance.moments import moments, over_queries
+from experiments.variance import of_round, over_queries
 from jaxret.environments.environment import label_noise, respond
 from jaxret.learners.rank_one import coefficients, rank_one, rule_of
 from jaxret.rules import estimators, policies
@@ -28,12 +28,13 @@ UNBIASED = [
 @partial(jax.jit, static_argnames=("estimator", "draws"))
 def compiled(estimator, draws, label, rho):
     learner = rank_one("one", estimator=estimator, policy=draws, tau=1.0, eta=1.0)
-    return moments(rule_of(learner), jnp.asarray(LOGITS), label, noise_rate=rho)
+    return of_round(rule_of(learner), jnp.asarray(LOGITS), label, noise_rate=rho)
 
 
 def of(estimator, draws, label, rho=0.0):
     """Returns E[c], its bias and the variance of c."""
-    return [np.asarray(x, np.float64) for x in compiled(estimator, draws, label, rho)]
+    found = compiled(estimator, draws, label, rho)
+    return [np.asarray(x, np.float64) for x in (found.mean, found.bias, found.variance)]
 
 
 @pytest.mark.parametrize(("estimator", "draws"), UNBIASED, ids=lambda x: x.name)
@@ -62,7 +63,7 @@ def test_the_variance_of_eq_4_is_its_closed_form(rho):
         assert variance == pytest.approx(1 / P[label] - 1, rel=1e-5)
 
 
-def test_what_needs_no_draw_has_no_variance_and_clipping_trades_it_for_bias():
+def test_full_information_has_no_variance_and_clipping_trades_variance_for_bias():
     assert of(estimators.full_information(), policies.softmax(), 4, 0.4)[2] < 1e-12
     _, _, exact = of(estimators.importance_weighted(), policies.softmax(), 4)
     _, bias, clipped = of(estimators.clipped(floor=0.5), policies.softmax(), 4)
@@ -118,4 +119,4 @@ def test_a_policy_that_shows_several_items_is_refused():
         "several", estimator=estimators.chosen_only(), policy=policies.greedy(k=2), tau=1.0, eta=1.0
     )
     with pytest.raises(ValueError, match=r"policy 'greedy' with k=2 has no probabilities"):
-        moments(rule_of(several), jnp.asarray(LOGITS), jnp.asarray(0))
+        of_round(rule_of(several), jnp.asarray(LOGITS), jnp.asarray(0))

@@ -39,7 +39,7 @@ def test_an_example_names_query_tools_and_the_cosine_of_each():
     assert len(lines) == 4
 
 
-def test_it_is_told_what_it_showed_and_nothing_else(task, monkeypatch):
+def test_vowpal_wabbit_learns_only_the_outcome_of_the_tool_shown(task, monkeypatch):
     learner = Remembers()
     monkeypatch.setattr(vw, "workspace", lambda *_: learner)
     order = np.array([0, 2, 1, -1])
@@ -59,7 +59,7 @@ def test_from_the_documents_each_tool_is_right_for_its_own(task, monkeypatch):
     assert sum("0:-1:1" in text for text in learner.lessons) >= 3
 
 
-def test_it_learns_where_it_is_installed(task):
+def test_vowpal_wabbit_learns_if_it_is_installed(task):
     pytest.importorskip("vowpalwabbit", reason="Vowpal Wabbit is not installed")
     order = np.tile([0, 1, 2], 10)
     assert vw.served(task, order, "greedy", "documents", 0.5, 0) > 0.9

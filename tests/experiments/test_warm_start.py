@@ -6,9 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
+from experiments import warm_start
 from experiments.common.loading import task_of
-from experiments.warm_start import __main__ as warm_start
-from experiments.warm_start import from_start
 from jaxret.data.dataset import Query, build
 from jaxret.theory.comparators import proximal_losses
 from tests.experiments.configs import config_of
@@ -128,16 +127,16 @@ def test_theorem_5_1_holds_from_every_start_where_its_assumptions_do(finished):
 
 def test_rounds_are_counted_until_the_difference_is_never_negative_again():
     below, above = np.full(10, -1.0), np.full(10, 1.0)
-    assert from_start.rounds_until(np.concatenate([below, above])[None], window=1) == 10
+    assert warm_start.rounds_until(np.concatenate([below, above])[None], window=1) == 10
     # The window of 4 that ends in round 11 still sums to -2; the one of round 12 sums to 0.
-    assert from_start.rounds_until(np.concatenate([below, above])[None], window=4) == 11
-    assert from_start.rounds_until(np.stack([above, above]), window=3) == 0
-    assert from_start.rounds_until(np.concatenate([above, below])[None], window=1) is None
+    assert warm_start.rounds_until(np.concatenate([below, above])[None], window=4) == 11
+    assert warm_start.rounds_until(np.stack([above, above]), window=3) == 0
+    assert warm_start.rounds_until(np.concatenate([above, below])[None], window=1) is None
     # Averages over seeds first.
-    assert from_start.rounds_until(np.stack([below, 2 * above]), window=1) == 0
+    assert warm_start.rounds_until(np.stack([below, 2 * above]), window=1) == 0
     # Ignores a rise that does not last.
     assert (
-        from_start.rounds_until(np.concatenate([below, above, below, above])[None], window=1) == 30
+        warm_start.rounds_until(np.concatenate([below, above, below, above])[None], window=1) == 30
     )
 
 
@@ -146,18 +145,18 @@ def test_a_start_that_is_worse_is_worth_negative_rounds():
 
     def stub(static, success):
         success, static = (np.tile(x, (2, 1)).astype(float) for x in (success, static))
-        return from_start.FromStart(
+        return warm_start.FromStart(
             (1.0, 1.0), success, static, {}, success, None, success[0], None
         )
 
     half, full = np.tile([0, 1], 20), np.ones(40)
     slow = np.concatenate([half[:20], full[:20]])
     worse, better = stub(half, slow), stub(full, full)
-    found = from_start.leads(worse, better)
+    found = warm_start.leads(worse, better)
     assert found["rounds_to_match"] == -22  # last miss: round 19, in windows of 4 up to 22
     np.testing.assert_allclose(found["lead/first"], -0.5)
     np.testing.assert_allclose(found["lead/last"], 0.0)
-    assert from_start.leads(better, worse)["rounds_to_match"] == 22
+    assert warm_start.leads(better, worse)["rounds_to_match"] == 22
 
 
 def test_a_finished_run_is_read_and_not_repeated(finished, capsys):

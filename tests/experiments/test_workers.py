@@ -73,7 +73,7 @@ def test_a_run_that_fails_stops_no_other(ran):
     assert (ran / "b" / "pid").exists()
 
 
-def test_what_a_run_prints_is_kept_beside_its_results(ran):
+def test_the_output_of_a_run_is_stored_beside_its_results(ran):
     assert (ran / "c" / "output.txt").read_text() == f"this is said in {ran / 'c'}\n"
 
 

@@ -62,7 +62,7 @@ def read(functions=("math.mean", "io.read_csv"), instruction="How warm was May?"
     return queries.read_draft(json.dumps(fields), OFFERED, KNOWN, fewest=2, most=3)
 
 
-def test_an_answer_is_read_whatever_stands_around_it():
+def test_an_answer_is_parsed_from_surrounding_text():
     fields = '{"functions": ["math.sort", "plot.line"], "instruction": "Draw\\n it.", '
     fields += '"explanation": "x"}'
     text = f'<think>{{"functions": 1}}</think>Sure!\n```json\n{fields}\n```'
@@ -107,7 +107,7 @@ def test_an_answer_without_its_object_is_wrong(kind, text):
     assert wrong.value.kind == kind
 
 
-def test_the_form_of_an_answer_knows_what_is_offered_and_is_read_when_it_is_kept():
+def test_the_schema_of_an_answer_lists_the_offered_tools():
     offered = ("math.mean", "io.read_csv", "io.save")
     form = queries.write_schema(offered, fewest=2, most=3)
     functions = form["properties"]["functions"]
@@ -182,7 +182,7 @@ def test_queries_use_two_to_five_of_the_tools_on_offer_and_are_polished(healthy)
     }
 
 
-def test_an_endpoint_that_writes_by_a_schema_is_told_what_each_question_offers(tmp_path):
+def test_an_endpoint_that_supports_schemas_is_sent_the_offered_tools(tmp_path):
     with serving(Writer()) as server:
         run(server, tmp_path, SMALL._replace(iterations=1), format="schema")
         forms = {
@@ -223,7 +223,7 @@ def test_examples_are_ours_at_first_and_then_also_what_was_accepted_before(healt
     assert shown[2] & theirs
 
 
-def test_texts_that_are_given_are_the_ones_that_are_asked(tmp_path):
+def test_prompts_of_the_user_replace_ours(tmp_path):
     (tmp_path / "write").write_text("You write: mine\n---\n$tools\n$examples")
     (tmp_path / "polish").write_text("You edit: mine\n---\nThe request: $instruction\n$functions")
     files = {name: tmp_path / name for name in ("write", "polish")}
@@ -260,7 +260,7 @@ def faults(stage, number, messages):
     }.get(number % 8)
 
 
-def test_one_bad_answer_loses_itself_alone_and_every_kind_is_counted(tmp_path):
+def test_a_bad_answer_is_dropped_and_counted_by_its_kind(tmp_path):
     with serving(Writer(faults)) as server:
         first, second, third = run(server, tmp_path)
     assert [one.slot for one in first.accepted] == [0, 1, 3, 6, 7]
@@ -292,7 +292,7 @@ def test_near_duplicates_within_a_batch_are_one_query(tmp_path):
 
 
 @pytest.mark.parametrize("calls", [3, 11, 17, 26, 52])
-def test_a_run_killed_anywhere_goes_on_with_the_same_queries_and_repeats_no_call(tmp_path, calls):
+def test_a_run_killed_anywhere_resumes_with_the_same_queries_and_repeats_no_call(tmp_path, calls):
     writer, left = Writer(faults), {"calls": calls}
 
     def before():

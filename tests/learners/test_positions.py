@@ -33,7 +33,7 @@ def test_a_place_below_one_that_is_almost_certain_keeps_its_digits():
     np.testing.assert_allclose(by_position(p, jnp.asarray([0, 1])), [1, 0.6], rtol=1e-5)
 
 
-def test_slates_come_as_often_as_their_chances_say(optimised):
+def test_slates_occur_as_often_as_their_probabilities_say(optimised):
     """Compares the share of each slate among many samples, for k = 2 of 3 tools."""
     learner = jr.orag(tau=0.5, k=2)
     theta = np.float32([[1, 0], [0.6, 0.8], [0, 1]])
@@ -64,13 +64,13 @@ def test_slates_come_as_often_as_their_chances_say(optimised):
     ],
     ids=["greedy", "no structure"],
 )
-def test_what_does_not_draw_place_by_place_says_so(learner):
+def test_probabilities_are_nan_for_learners_that_do_not_draw_by_position(learner):
     state = learner.init(jnp.eye(3))
     slate = Slate(items=jnp.asarray([2, 0]), propensity=jnp.ones(2))
     assert np.isnan(position_probabilities(learner, state, jnp.ones(3), slate)).all()
 
 
-def test_of_one_tool_it_is_the_propensity():
+def test_the_probability_of_a_slate_of_one_is_the_propensity():
     slate = Slate(items=jnp.asarray([2]), propensity=jnp.asarray([0.25]))
     learner = jr.greedy()
     assert position_probabilities(learner, learner.init(jnp.eye(3)), jnp.ones(3), slate) == 0.25

@@ -21,7 +21,7 @@ def test_every_argument_has_a_default_and_the_learner_bears_its_name(name):
 
 
 @pytest.mark.parametrize("name", registry.factories())
-def test_rows_lie_on_the_sphere_where_nobody_says_otherwise(name):
+def test_rows_are_on_the_sphere_by_default(name):
     rule = rule_of(registry.factories()[name]())
     if rule is not None:
         assert rule.projection.name == ELSEWHERE.get(name, "sphere")

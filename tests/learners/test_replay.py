@@ -123,6 +123,6 @@ def test_which_learners_have_a_blocked_form():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["by row", "replayed", "all of it"])
-def test_they_satisfy_the_contract(name):
+def test_learners_with_a_blocked_form_satisfy_the_contract(name):
     """Includes a run on eight devices."""
     check_learner(RULES[name])

@@ -27,7 +27,7 @@ def chat(server, cache=None, **settings):
     return Chat(Endpoint(model="m", base_url=server.url, **settings), cache)
 
 
-def test_a_question_goes_out_as_the_protocol_wants_it_and_its_cost_is_counted():
+def test_a_question_is_sent_by_the_protocol_and_its_tokens_are_counted():
     with serving(lambda messages, i: Reply("12")) as server:
         one = chat(server, temperature=0.5, max_tokens=9, format="json")
         assert one.ask(HELLO, number) == 12
@@ -54,7 +54,7 @@ def test_a_schema_goes_out_where_the_endpoint_writes_by_one(tmp_path):
         chat(server, format="yaml")
 
 
-def test_words_are_weighed_by_the_probability_of_the_first_token(tmp_path):
+def test_probabilities_of_words_are_those_of_the_first_token(tmp_path):
     first = (("Yes", 0.5), ("no", 0.2), (" yes", 0.125), ("Maybe", 0.1))
     with serving(lambda messages, i: Reply("Yes", first=first)) as server:
         for counts in ({"asked": 1}, {"cached": 1}):
@@ -70,7 +70,7 @@ def test_words_are_weighed_by_the_probability_of_the_first_token(tmp_path):
     ("first", "said"),
     [((), "gives no probabilities"), ((("maybe", 1.0),), "none of .* is among the likeliest")],
 )
-def test_words_that_cannot_be_weighed_are_no_answer(first, said):
+def test_an_answer_without_the_probabilities_of_the_words_counts_as_none(first, said):
     with serving(lambda messages, i: Reply("maybe", first=first)) as server:
         with pytest.raises(Unanswered, match=said):
             chat(server, attempts=1).weigh(HELLO, ("yes", "no"))
@@ -94,7 +94,7 @@ def test_an_answer_is_kept_and_nothing_is_asked_twice(tmp_path):
     assert len(server.requests) == 3
 
 
-def test_what_does_not_parse_is_asked_again_and_never_kept(tmp_path):
+def test_an_answer_that_does_not_parse_is_requested_again_and_not_cached(tmp_path):
     with serving(lambda messages, i: Reply("12" if i == 2 else "twelve")) as server:
         asked = chat(server, tmp_path)
         assert asked.ask(HELLO, number) == 12
@@ -171,7 +171,7 @@ def test_equal_questions_at_once_do_not_get_in_each_others_way(tmp_path):
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_one_bad_answer_loses_only_itself():
+def test_a_bad_answer_affects_no_other_question():
     questions = [[{"role": "user", "content": text}] for text in ("1", "two", "3")]
     with serving(lambda messages, i: Reply(messages[0]["content"])) as server:
         asked = chat(server, attempts=2)
@@ -180,7 +180,7 @@ def test_one_bad_answer_loses_only_itself():
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_what_makes_every_question_hopeless_stops_them_all(status):
+def test_an_error_that_concerns_every_question_stops_all_of_them(status):
     questions = [HELLO] * 50
     with serving(lambda messages, i: Reply("no such model", status=status)) as server:
         with pytest.raises(Unanswered, match=f"{status}.*no such model"):

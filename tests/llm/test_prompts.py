@@ -41,7 +41,7 @@ def test_a_file_with_other_holes_than_the_caller_fills_is_refused(tmp_path, text
         load_prompt(write(tmp_path, text), ("tool", "count"))
 
 
-def test_values_must_fill_every_hole_and_no_other(tmp_path):
+def test_values_must_fill_every_placeholder_and_no_other(tmp_path):
     prompt = load_prompt(write(tmp_path, "$tool $count"), ("tool", "count"))
     with pytest.raises(ValueError, match=r"lack the placeholders \['count'\] .* unknown \['n'\]"):
         prompt.messages(tool="a", n="b")

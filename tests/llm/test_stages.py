@@ -81,7 +81,7 @@ def test_a_question_that_stays_unanswered_is_counted_by_its_reason(kind, reply):
     assert found.failures == {kind: 1, "lost": 1}
 
 
-def test_an_endpoint_that_answers_nothing_stops_the_run_and_leaves_what_was_said(tmp_path):
+def test_an_endpoint_without_answers_stops_the_run_and_earlier_answers_are_kept(tmp_path):
     down = Reply("no", status=500)
     with serving(lambda messages, i: Reply("2") if number(messages) < 2 else down) as server:
         ask(server, 2, tmp_path)

@@ -75,7 +75,7 @@ def trained_refiner(parts):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_is_fitted_saved_and_loaded_and_ranks_the_same(method, parts, tmp_path, request):
+def test_a_method_ranks_the_same_after_saving_and_loading(method, parts, tmp_path, request):
     train, validation = parts
     more = {}
     if method == "dpr":  # BM25 ignores words of one letter
@@ -141,7 +141,7 @@ def test_each_objective_trains_on_examples_of_its_own(objective, parts, kept):
 
 
 @pytest.mark.slow
-def test_a_trained_classifier_knows_its_training_queries(parts):
+def test_a_trained_classifier_ranks_its_training_queries_right(parts):
     train, _ = parts
     config = mlc.Config(epochs=100, validate=25, size=12, learning_rate=3e-3, head="random")
     found = ranked(mlc.fit(train, config, validation=train, hooks=QUIET), train, train)
@@ -274,7 +274,7 @@ def test_a_task_of_vectors_alone_is_refused_where_words_are_read(method, parts):
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_method_lacks_is_named_and_a_callable_has_no_weights(parts, tmp_path):
+def test_a_missing_requirement_of_a_method_is_named(parts, tmp_path):
     train, validation = parts
     blind = replace(train, encoder=lambda texts: np.ones((len(texts), 2)))
     for method in ("mlc", "tool_embed"):
@@ -360,7 +360,7 @@ def test_a_config_cannot_be_changed():
         config.epochs = 3  # ty: ignore
 
 
-def test_what_is_no_model_is_neither_written_nor_read(parts, tmp_path):
+def test_objects_that_are_no_models_are_neither_saved_nor_loaded(parts, tmp_path):
     train, _ = parts
     with pytest.raises(FileNotFoundError, match=r"it has no model\.json"):
         methods.load(tmp_path / "none", train.encoder)

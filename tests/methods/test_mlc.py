@@ -55,7 +55,7 @@ def test_vectors_of_another_width_are_refused(tiny, network):
         start(network, tiny, jax.random.key(0), tools=THETA[:, :7])
 
 
-def test_it_keeps_the_promises_of_retrievers(retriever):
+def test_mlc_satisfies_the_contract_of_retrievers(retriever):
     check_retriever(retriever, TEXTS)
 
 

@@ -134,7 +134,7 @@ def test_the_loss_of_refinement_is_over_the_candidates_that_are_there():
     np.testing.assert_allclose(value, loss_by_hand(batch, np.zeros(ITEMS)), rtol=1e-5)
 
 
-def test_what_the_first_stage_thinks_is_added_to_the_logits_but_for_its_mean():
+def test_the_first_stages_centred_scores_are_added_to_the_logits():
     liked = RNG.standard_normal(ITEMS)  # equal for all queries
     prior = np.where(CANDIDATES < 0, -np.inf, liked[CANDIDATES])
     objective = refinement(BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, prior=prior, size=16)
@@ -216,7 +216,7 @@ def test_missing_tools_take_the_last_wrong_places(candidates, labels, expected):
     assert shown(candidates, labels, inject_missing=True) == expected
 
 
-def test_candidates_stay_as_they_were_retrieved_if_nothing_else_is_said():
+def test_by_default_candidates_stay_as_they_were_retrieved():
     candidates = np.array([[0, 1, 2, 3]])
     assert shown([0, 1, 2, 3], [5, -1]) == [0, 1, 2, 3]
     refinement(BY_TOOL, [[2, 3]], np.array([[5]]), candidates, TOOLS, size=1, inject_missing=True)

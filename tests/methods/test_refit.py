@@ -93,7 +93,7 @@ def test_no_steps_and_no_candidates_leave_a_query_as_it_is(case):
     assert np.isfinite(moved).all()
 
 
-def test_what_stands_beside_absent_candidates_is_not_read(case):
+def test_scores_of_absent_candidates_are_not_read(case):
     queries, theta, items, scores = case
     void = np.where(
         items < 0, -np.inf, scores - 1000

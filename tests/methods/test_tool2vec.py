@@ -30,7 +30,7 @@ def users(tool, without=None):
     return QUERIES[rows].astype(np.float64)
 
 
-def test_the_tools_here_are_of_every_kind():
+def test_the_test_data_have_tools_with_many_one_and_no_queries():
     assert [len(users(tool)) for tool in (6, 7, 8)] == [1, 1, 0]
     assert min(len(users(tool)) for tool in range(6)) > 1
 
@@ -97,5 +97,5 @@ def test_left_out_scores_are_those_of_means_without_the_query():
     np.testing.assert_array_equal(found.items, np.argsort(-expected, axis=1)[:, :4])
 
 
-def test_left_out_keeps_the_promises_of_retrievers():
+def test_left_out_satisfies_the_contract_of_retrievers():
     check_retriever(left_out(QUERIES, LABELS, DOCUMENTS), np.array([[3], [0], [11], [4]]))

@@ -45,7 +45,7 @@ def test_the_two_parts_of_a_question_are_the_tokens_of_the_whole(model, place):
                 assert part in whole
 
 
-def test_an_instruction_stands_before_the_query_or_on_a_line_of_its_own(model):
+def test_an_instruction_comes_before_the_query_or_on_a_separate_line(model):
     def lines(**options):
         return verdict(model.tokenizer, **options).text("pay", "transfer").splitlines()
 

@@ -59,7 +59,7 @@ def test_bert_gives_what_is_injected_a_type_and_a_place():
 
 
 @pytest.mark.parametrize("name", ["deberta", "qwen3"])
-def test_the_others_take_what_is_injected_as_it_is(name):
+def test_backbones_without_position_embeddings_inject_vectors_unchanged(name):
     backbone = EVERY[name]
     params = weights(backbone.network().shapes())
     vectors = RNG.standard_normal((2, 3, 12)).astype(np.float32)
@@ -127,7 +127,7 @@ def test_a_shallow_backbone_has_the_first_blocks(backbone):
             shallow(backbone, params, layers)
 
 
-def test_a_network_that_nobody_reads_is_refused(tmp_path):
+def test_an_unknown_architecture_is_refused(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "roberta"}))
     with pytest.raises(ValueError, match=r"model_type must be one of .*'qwen3'\], got 'rob"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxret.nn.bert import BertConfig, bert
+from jaxret.nn.bert import Bert, BertConfig
 from jaxret.nn.functional import functionalize
 
 JSON = {
@@ -34,12 +34,12 @@ def params():
     def draw(leaf):
         return (0.4 * RNG.standard_normal(leaf.shape)).astype(leaf.dtype)
 
-    return jax.tree.map(draw, bert(CONFIG).shapes())
+    return jax.tree.map(draw, Bert.functions(CONFIG).shapes())
 
 
 @pytest.fixture(scope="module")
 def apply():
-    return jax.jit(bert(CONFIG).apply)
+    return jax.jit(Bert.functions(CONFIG).apply)
 
 
 def forward_by_hand(params, ids):
@@ -86,9 +86,12 @@ def test_tokens_of_the_padding_change_nothing(params, apply):
 
 
 def test_a_text_beyond_the_last_position_is_refused():
-    with pytest.raises(ValueError, match=r"may have 9 places \(max_positions\), got 10"):
+    with pytest.raises(ValueError, match=r"may have 9 positions \(max_positions\), got 10"):
         jax.eval_shape(
-            bert(SHALLOW).apply, bert(SHALLOW).shapes(), jnp.ones((1, 10), int), jnp.ones((1, 10))
+            Bert.functions(SHALLOW).apply,
+            Bert.functions(SHALLOW).shapes(),
+            jnp.ones((1, 10), int),
+            jnp.ones((1, 10)),
         )
 
 
@@ -119,7 +122,7 @@ def test_heads_that_do_not_divide_the_width_are_refused():
 
 
 def test_parameters_are_plain_dicts_and_the_shapes_are_those_of_init():
-    network = bert(SHALLOW)
+    network = Bert.functions(SHALLOW)
     fresh = jax.jit(network.init)(jax.random.key(0))
     described = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), fresh)
     assert described == network.shapes()
@@ -127,8 +130,8 @@ def test_parameters_are_plain_dicts_and_the_shapes_are_those_of_init():
     assert all(isinstance(step.key, str) for path, _ in paths for step in path)
 
 
-def test_weights_are_drawn_anew_with_each_key():
-    init = jax.jit(bert(SHALLOW).init)
+def test_weights_differ_between_keys():
+    init = jax.jit(Bert.functions(SHALLOW).init)
     first, second = init(jax.random.key(0)), init(jax.random.key(1))
     assert np.abs(first["word"]["embedding"] - second["word"]["embedding"]).max() > 0.01
     block = first["blocks"]["0"]

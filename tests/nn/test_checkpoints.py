@@ -43,7 +43,7 @@ TENSORS = {
 }
 
 
-def test_each_tensor_goes_to_its_devices_in_the_type_that_is_asked_for():
+def test_each_tensor_is_placed_on_its_devices_with_the_requested_dtype():
     mesh = sharding.make_mesh(model=2)
     rules = [("kernel", P("model"))]
     shapes = placed(SHAPES, dtype="bfloat16", mesh=mesh, rules=rules)
@@ -75,7 +75,7 @@ def test_tensors_get_our_names_and_matrices_are_transposed(prefix):
     assert up["kernel"].dtype == np.float32
 
 
-def test_all_that_does_not_fit_is_told_at_once():
+def test_all_mismatches_are_reported_at_once():
     tensors = TENSORS | {"norm.weight": np.ones(5), "head.weight": np.ones((2, 2))}
     del tensors["layer.10.dense.bias"]
     with pytest.raises(ValueError, match="3 tensors do not fit") as error:
@@ -122,7 +122,7 @@ def test_a_directory_of_shards_is_complete_with_all_of_them(tmp_path):
     assert locate(tmp_path) == tmp_path
 
 
-def test_every_place_that_was_tried_is_listed(monkeypatch):
+def test_every_source_that_was_tried_is_listed(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(FileNotFoundError) as error:
         locate(package="no_such_package/model", hub_id="jaxret/no-such-weights")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxret.nn.deberta import PRESETS, Deberta, DebertaConfig, deberta, distance_rows
+from jaxret.nn.deberta import Deberta, DebertaConfig, distance_rows
 from jaxret.nn.functional import functionalize
 from jaxret.nn.layers import Compute
+from tests.nn.published import DEBERTA
 from tests.nn.test_deberta_config import JSON
 
 CONFIG = DebertaConfig.from_json(JSON)
@@ -20,7 +21,7 @@ RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 50, (4, 15)).astype(np.int32)
 MASK = np.arange(15) < np.array([[15], [3], [1], [9]])
 MASK3 = MASK[..., None]
-NETWORK = deberta(CONFIG)
+NETWORK = Deberta.functions(CONFIG)
 
 
 def method(call):
@@ -122,7 +123,7 @@ def test_hidden_states_equal_a_forward_pass_by_hand_and_ignore_padding(params, a
 
 
 def test_published_distances_fall_into_their_published_buckets():
-    rows = distance_rows(PRESETS["base"])
+    rows = distance_rows(DEBERTA["base"])
     assert rows.shape == (1025,)
     assert rows.dtype == np.int32
     buckets = {0: 0, 1: 1, 128: 128, 130: 130, 200: 169, 256: 192, 400: 233, 511: 255}
@@ -221,7 +222,7 @@ def test_injected_vectors_enter_as_they_are(params):
 
 
 def test_bfloat16_is_near_float32(params, apply):
-    got = jax.jit(deberta(CONFIG, Compute(dtype="bfloat16")).apply)(params, IDS, MASK)
+    got = jax.jit(Deberta.functions(CONFIG, Compute(dtype="bfloat16")).apply)(params, IDS, MASK)
     assert got.dtype == jnp.float32
     want = apply(params, IDS, MASK)
     distance = np.abs(np.asarray(got - want)[MASK])
@@ -233,7 +234,7 @@ def test_remat_computes_each_block_twice_and_changes_no_gradient(shallow_params)
     key = jax.random.key(5)
 
     def gradient(remat):
-        network = deberta(SHALLOW, Compute(remat=remat, dropout=0.2))
+        network = Deberta.functions(SHALLOW, Compute(remat=remat, dropout=0.2))
         return jax.grad(lambda p: ((network.apply(p, IDS, MASK, key=key) * MASK3) ** 3).sum())
 
     kept, again = gradient(remat=False), gradient(remat=True)
@@ -243,8 +244,8 @@ def test_remat_computes_each_block_twice_and_changes_no_gradient(shallow_params)
 
 
 def test_dropout_needs_a_key_and_differs_between_keys(shallow_params):
-    dropping = jax.jit(deberta(SHALLOW, Compute(dropout=0.2)).apply)
-    want = jax.jit(deberta(SHALLOW).apply)(shallow_params, IDS, MASK)[MASK]
+    dropping = jax.jit(Deberta.functions(SHALLOW, Compute(dropout=0.2)).apply)
+    want = jax.jit(Deberta.functions(SHALLOW).apply)(shallow_params, IDS, MASK)[MASK]
     np.testing.assert_array_equal(dropping(shallow_params, IDS, MASK)[MASK], want)
     first, again, second = (
         dropping(shallow_params, IDS, MASK, key=jax.random.key(seed))[MASK] for seed in (0, 0, 1)
@@ -255,7 +256,7 @@ def test_dropout_needs_a_key_and_differs_between_keys(shallow_params):
 
 
 def test_parameters_are_plain_dicts_and_the_shapes_are_those_of_init():
-    network = deberta(SHALLOW)
+    network = Deberta.functions(SHALLOW)
     fresh = jax.jit(network.init)(jax.random.key(0))
     described = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), fresh)
     assert described == network.shapes()

@@ -7,7 +7,8 @@ from dataclasses import replace
 import jax
 import pytest
 
-from jaxret.nn.deberta import PRESETS, DebertaConfig, deberta
+from jaxret.nn.deberta import Deberta, DebertaConfig
+from tests.nn.published import DEBERTA
 
 JSON = {
     "model_type": "deberta-v2",
@@ -78,8 +79,8 @@ def test_heads_that_do_not_divide_the_width_are_refused():
     [("xsmall", 22, 49), ("small", 44, 98), ("base", 86, 98), ("large", 304, 131)],
 )
 def test_presets_have_the_published_numbers_of_parameters(size, backbone, words):
-    config = PRESETS[size]
-    shapes = deberta(replace(config, layers=1)).shapes()
+    config = DEBERTA[size]
+    shapes = Deberta.functions(replace(config, layers=1)).shapes()
 
     def count(tree):
         return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))

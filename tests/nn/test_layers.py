@@ -65,7 +65,7 @@ def test_attention_with_dropout_is_right_on_average():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_linear_map_has_float32_parameters_whatever_it_is_computed_in(dtype):
+def test_a_linear_map_has_float32_parameters_for_any_compute_dtype(dtype):
     network = functionalize(lambda rngs: linear(64, 256, Compute(dtype=dtype), rngs))
     params = jax.jit(network.init)(jax.random.key(4))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
@@ -96,6 +96,6 @@ def test_a_norm_is_exact_where_the_mean_is_large():
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
     ],
 )
-def test_computations_that_do_not_exist_are_refused(setting, message):
+def test_unknown_precisions_and_rates_are_refused(setting, message):
     with pytest.raises(ValueError, match=message):
         Compute(**setting)

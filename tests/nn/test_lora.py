@@ -7,7 +7,7 @@ import pytest
 from flax import nnx
 
 from jaxret.nn import lora
-from jaxret.nn.bert import BertConfig, bert
+from jaxret.nn.bert import Bert, BertConfig
 from jaxret.nn.functional import functionalize
 from jaxret.nn.layers import Compute, linear
 
@@ -23,7 +23,7 @@ CONFIG = BertConfig.from_json(
         "layer_norm_eps": 1e-12,
     }
 )
-NETWORK = bert(CONFIG)
+NETWORK = Bert.functions(CONFIG)
 ATTENTION = r"blocks/\d+/(query|value)/kernel"
 ADAPTED = {f"blocks/{i}/{name}/kernel" for i in range(2) for name in ("query", "value")}
 IDS, MASK = np.arange(10).reshape(2, 5), np.ones((2, 5), bool)
@@ -128,7 +128,7 @@ def test_patterns_that_choose_no_matrices_are_refused(params):
     key = jax.random.key(0)
     with pytest.raises(ValueError, match=r"no parameter's path matches 'kernel'; there are .*norm"):
         lora.init(key, params, "kernel", rank=2)
-    with pytest.raises(ValueError, match=r"matrices alone, .*'blocks/0/query/bias': \(8,\)"):
+    with pytest.raises(ValueError, match=r"only matrices, .*'blocks/0/query/bias': \(8,\)"):
         lora.init(key, params, ".*/query/.*", rank=2)
     with pytest.raises(ValueError, match="rank must be >= 1, got 0"):
         lora.init(key, params, ATTENTION, rank=0)
@@ -217,7 +217,7 @@ def test_recomputing_blocks_draws_the_same_dropout(params):
     adapter = trained(jax.random.key(1), params)
 
     def loss(adapter, remat):
-        apply = lora.branched(bert(CONFIG, Compute(remat=remat)), alpha=2, rate=0.3)
+        apply = lora.branched(Bert.functions(CONFIG, Compute(remat=remat)), alpha=2, rate=0.3)
         return (apply((adapter, params), IDS, MASK, key=jax.random.key(5)) ** 2).mean()
 
     kept, again = (jax.jit(jax.value_and_grad(loss), static_argnums=1)(adapter, r) for r in (0, 1))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxret.nn.backbone import Backbone
-from jaxret.nn.mpnet import KEYS, MPNet, MPNetConfig, buckets, mpnet
+from jaxret.nn.mpnet import KEYS, MPNet, MPNetConfig, buckets
 from tests.tiny import method, weights
 
 JSON = {
@@ -25,7 +25,7 @@ JSON = {
     "layer_norm_eps": 1e-5,
 }
 CONFIG = MPNetConfig.from_json(JSON)
-NETWORK = mpnet(CONFIG)
+NETWORK = MPNet.functions(CONFIG)
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 50, (4, 25)).astype(np.int32)
 MASK = np.arange(25) < np.array([[25], [3], [1], [18]])
@@ -87,7 +87,7 @@ def test_hidden_states_equal_a_forward_pass_by_hand_and_ignore_padding(params):
         np.testing.assert_allclose(got[text, :length], want, atol=1e-5)
 
 
-def test_tokens_stand_where_their_positions_say(params):
+def test_explicit_positions_place_the_tokens(params):
     backbone = Backbone(CONFIG, MPNet, KEYS, "mpnet.")
     run = method(backbone, lambda net, ids, mask, at: net.run(net.embed(ids, at), mask, at))
     places = RNG.permuted(np.tile(np.arange(32), (4, 1)), axis=1)[:, :25]
@@ -107,9 +107,9 @@ def test_distances_fall_into_their_published_buckets():
         assert rows[200 + size] == number + 16 * (size > 0)
 
 
-def test_a_text_beyond_the_last_place_is_refused():
+def test_a_text_beyond_the_last_position_is_refused():
     ids = jnp.zeros((1, 33), jnp.int32)
-    with pytest.raises(ValueError, match=r"may have 32 places .*, got 33"):
+    with pytest.raises(ValueError, match=r"may have 32 positions .*, got 33"):
         jax.eval_shape(NETWORK.apply, NETWORK.shapes(), ids, ids > -1)
 
 
@@ -130,7 +130,7 @@ def test_a_network_that_is_computed_otherwise_is_refused(tmp_path, setting, valu
         MPNetConfig.from_json(path)
 
 
-def test_sizes_that_are_not_said_are_named():
+def test_missing_sizes_are_named():
     without = {name: value for name, value in JSON.items() if name != "vocab_size"}
     with pytest.raises(ValueError, match=r"no value for \['vocab_size'\]"):
         MPNetConfig.from_json(without)

@@ -18,6 +18,7 @@ from jaxret.nn.placement import device_bytes, memory_report, placed
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from jaxret.runtime import sharding
 from tests.meshes import abstract_mesh
+from tests.nn.published import QWEN3
 from tests.tiny import BACKBONES, weights
 
 JSON = {
@@ -35,7 +36,7 @@ JSON = {
     "tie_word_embeddings": True,
 }
 CONFIG = qwen3.Qwen3Config.from_json(JSON)
-NETWORK = qwen3.qwen3(CONFIG)
+NETWORK = qwen3.Qwen3.functions(CONFIG)
 PARAMS = weights(NETWORK.shapes())
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 40, (5, 7)).astype(np.int32)
@@ -87,14 +88,14 @@ def forward_by_hand(params, ids):
     return norm(x, p["norm"])
 
 
-def test_hidden_states_equal_a_forward_pass_by_hand_whatever_side_is_padded(apply):
+def test_hidden_states_equal_a_forward_pass_by_hand_for_padding_on_either_side(apply):
     got = apply(PARAMS, IDS, MASK)
     for text, there in enumerate(MASK):
         want = forward_by_hand(PARAMS, IDS[text, there])
         np.testing.assert_allclose(got[text, there], want, atol=2e-5)
 
 
-def test_what_stands_in_the_padding_changes_nothing(apply):
+def test_tokens_of_the_padding_change_no_hidden_state(apply):
     other = np.where(MASK, IDS, (IDS + 7) % 40)
     np.testing.assert_array_equal(apply(PARAMS, IDS, MASK)[MASK], apply(PARAMS, other, MASK)[MASK])
 
@@ -122,7 +123,7 @@ def test_texts_and_rows_without_a_token_are_finite_and_so_are_gradients():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-def test_a_turned_product_depends_on_the_distance_alone():
+def test_rotary_products_depend_only_on_the_distance():
     q, k = (jnp.asarray(RNG.standard_normal((1, 1, 1, 8)), jnp.float32) for _ in range(2))
 
     def product(i, j):
@@ -189,7 +190,7 @@ def test_a_checkpoint_without_the_head_that_it_needs_is_refused(tmp_path):
         load_token_classifier(backbone(tied=False), tmp_path, [1, 2])
 
 
-def test_words_that_no_decoder_can_say_are_refused():
+def test_words_outside_the_vocabulary_and_other_backbones_are_refused():
     for words in ([], [3, 3], [0, 40]):
         with pytest.raises(ValueError, match=r"words must be different numbers in 0 \.\. 39"):
             token_classifier(backbone(), words)
@@ -239,10 +240,12 @@ def test_memory_is_what_the_shards_really_take_and_is_known_before(tmp_path):
 
 
 def test_a_preset_says_what_a_device_will_need_without_allocating_it():
-    config = replace(qwen3.PRESETS["8B"], layers=1)
+    config = replace(QWEN3["8B"], layers=1)
     mesh = abstract_mesh(model=8)
     rules = qwen3.tensor_parallel(config, mesh)
-    shapes = placed(qwen3.qwen3(config).shapes(), dtype="bfloat16", mesh=mesh, rules=rules)
+    shapes = placed(
+        qwen3.Qwen3.functions(config).shapes(), dtype="bfloat16", mesh=mesh, rules=rules
+    )
     table, matrices = 151665 * 4096, 4096 * (2 * 4096 + 2 * 1024 + 3 * 12288)
     assert device_bytes(shapes) == 2 * ((table + matrices) // 8 + 3 * 4096 + 2 * 128)
 
@@ -250,7 +253,7 @@ def test_a_preset_says_what_a_device_will_need_without_allocating_it():
 def test_a_mesh_that_cannot_share_the_heads_is_refused():
     mesh = abstract_mesh(model=16)
     with pytest.raises(ValueError, match="kv_heads=8 cannot be split over 16 devices: choose an"):
-        qwen3.tensor_parallel(qwen3.PRESETS["8B"], mesh)
+        qwen3.tensor_parallel(QWEN3["8B"], mesh)
     with pytest.raises(ValueError, match="needs an axis 'model', it has data"):
         qwen3.tensor_parallel(CONFIG, abstract_mesh(data=2))
     with pytest.raises(ValueError, match="give the mesh too"):
@@ -265,8 +268,8 @@ def test_a_mesh_that_cannot_share_the_heads_is_refused():
     [("0.6B", 596_049_920), ("4B", 4_022_468_096), ("8B", 8_190_735_360)],
 )
 def test_presets_have_as_many_parameters_as_the_published_networks(size, published_count):
-    config = replace(qwen3.PRESETS[size], vocab_size=151936)
-    shapes = qwen3.qwen3(replace(config, layers=1)).shapes()
+    config = replace(QWEN3[size], vocab_size=151936)
+    shapes = qwen3.Qwen3.functions(replace(config, layers=1)).shapes()
     count = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in shapes.items()}
     heads = 1 if config.tied else 2
     total = heads * count["word"] + config.layers * count["blocks"] + count["norm"]
@@ -287,7 +290,7 @@ def test_the_wavelength_is_read_where_either_version_of_transformers_writes_it()
     [
         ({"attention_bias": True}, "attention_bias must be False, got True"),
         ({"use_sliding_window": True}, "use_sliding_window must be False, got True"),
-        ({"layer_types": ["sliding_attention"]}, "layer_types must be 'full_attention' alone"),
+        ({"layer_types": ["sliding_attention"]}, "layer_types must be only 'full_attention'"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "rope_type must be 'default', got 'yarn'"),
         ({"rope_scaling": {"type": "linear"}}, "rope_type must be 'default', got 'linear'"),
         ({"num_key_value_heads": 3}, "must divide num_attention_heads, got 3 and 16"),

@@ -108,7 +108,7 @@ def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
     np.testing.assert_allclose(got[0, :3], want, atol=1e-5)
 
 
-def test_both_starts_of_the_projection_lengthen_a_vector_equally_and_one_does_not_turn_it():
+def test_both_initial_projections_scale_vectors_equally_and_identity_keeps_directions():
     kernels = {
         name: np.asarray(STARTS[name](jax.random.key(0), (200, 64), jnp.float32))
         for name in PROJECTIONS
@@ -121,7 +121,7 @@ def test_both_starts_of_the_projection_lengthen_a_vector_equally_and_one_does_no
     assert np.count_nonzero(kernels["normal"]) == 200 * 64
 
 
-def test_places_by_hand():
+def test_positions_are_those_by_hand():
     mask = jnp.asarray(np.arange(4) < np.array([[2], [4]]))
     words, tools = positions(mask, 3, "shared")
     np.testing.assert_array_equal(words, [[0, 1, 2, 3]] * 2)
@@ -142,13 +142,13 @@ def test_bfloat16_keeps_float32_parameters_and_logits(name):
     assert (got.shape, got.dtype) == ((3, 6), jnp.float32)
 
 
-def test_what_does_not_fit_is_refused():
+def test_wrong_settings_and_inputs_are_refused():
     with pytest.raises(ValueError, match=r"places must be one of .*, got 'first'"):
         refiner(BACKBONES["bert"], 5, places="first")
     with pytest.raises(ValueError, match=r"projection must be one of .*, got 'none'"):
         refiner(BACKBONES["bert"], 5, projection="none")
     network = refiner(BACKBONES["bert"], 5)
-    with pytest.raises(ValueError, match=r"may have 48 places \(max_positions\), got 52"):
+    with pytest.raises(ValueError, match=r"may have 48 positions \(max_positions\), got 52"):
         jax.eval_shape(
             network.apply,
             network.shapes(),

@@ -62,7 +62,9 @@ def test_clipped_ips_has_the_mean_of_its_formula_at_most_the_value(most):
 @pytest.mark.parametrize("most", [0.0, 1.0, 5.0])
 def test_switch_dr_has_the_mean_of_its_formula(most):
     """Uses rewards for weights up to s and the model for larger weights."""
-    mean = average(lambda w, y, m, e, _: estimators.switch(w, y, m, e, most).mean())
+    mean = average(
+        lambda w, y, m, e, _: estimators.doubly_robust(estimators.switched(w, most), y, m, e).mean()
+    )
     small = most >= POLICY / LOGGING
     by_hand = (POLICY * np.where(small, REWARDS, MODEL)).sum() / 2
     assert mean == pytest.approx(by_hand, rel=1e-12)
@@ -71,7 +73,7 @@ def test_switch_dr_has_the_mean_of_its_formula(most):
 @pytest.mark.parametrize("scale", [0.0, 3.0, 1e12])
 def test_optimistic_shrinkage_has_the_mean_of_its_formula(scale):
     def estimate(w, y, m, e, _):
-        return estimators.optimistic_shrinkage(w, y, m, e, scale).mean()
+        return estimators.doubly_robust(estimators.shrunk(w, scale), y, m, e).mean()
 
     ratio = POLICY / LOGGING
     shrunk = LOGGING * scale * ratio / (ratio**2 + scale + 1e-300)
@@ -92,7 +94,7 @@ def test_mips_is_unbiased_where_tools_of_a_group_earn_the_same():
         mine = groups[:, None] == groups
         weight = (POLICY @ mine) / (LOGGING @ mine)
         return sum(
-            chance * estimators.marginalised(weight[T, items], bits).mean()
+            chance * estimators.inverse_propensity(weight[T, items], bits).mean()
             for items, bits, chance in all_logs(LOGGING, rewards)
         )
 

@@ -6,7 +6,7 @@ import pytest
 from jaxret.offline.off_policy import groups_of_rows
 
 
-def test_what_lies_apart_is_parted():
+def test_well_separated_clusters_are_found():
     rng = np.random.default_rng(0)
     centres, mine = 10 * np.eye(4), rng.integers(4, size=60)
     groups = groups_of_rows(centres[mine] + rng.normal(size=(60, 4)), 4)
@@ -15,7 +15,7 @@ def test_what_lies_apart_is_parted():
         assert len(np.unique(groups[mine == centre])) == 1
 
 
-def test_the_number_of_groups():
+def test_the_number_of_groups_is_at_most_that_of_distinct_rows():
     rows = np.random.default_rng(0).normal(size=(49, 3))
     assert groups_of_rows(rows).max() + 1 == 7
     assert sorted(groups_of_rows(rows, 49)) == [*range(49)]

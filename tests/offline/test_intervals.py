@@ -22,7 +22,7 @@ def mixture(s, v):
     return integrand @ WEIGHTS / 2
 
 
-def test_the_density_is_one():
+def test_the_density_of_the_mixture_integrates_to_one():
     assert mixture(0.0, 0.0) == pytest.approx(1, rel=1e-8)
 
 
@@ -145,7 +145,7 @@ def test_the_bootstrap_of_a_mean_is_nearly_normal():
     np.testing.assert_allclose([low, high], [0.25 - error, 0.25 + error], atol=0.2 * error)
 
 
-def test_the_bootstrap_of_a_ratio_knows_that_both_move():
+def test_the_bootstrap_of_a_ratio_resamples_numerator_and_denominator_together():
     """With weights of 0 or 4 and y = 1, the ratio is always 1 while the mean weight varies."""
     w = np.where(np.arange(400) % 4 == 0, 4.0, 0.0)
     assert intervals.bootstrap(w, w, alpha=0.1) == pytest.approx((1, 1))

@@ -46,11 +46,11 @@ def terms():
         "clipped at 2": estimators.clipped(w, y, 2.0),
         "SNIPS": estimators.self_normalised(w, y),
         "DR": estimators.doubly_robust(w, y, m, e),
-        "Switch-DR at 1": estimators.switch(w, y, m, e, 1.0),
-        "Switch-DR at 3": estimators.switch(w, y, m, e, 3.0),
-        "DRos at 1": estimators.optimistic_shrinkage(w, y, m, e, 1.0),
-        "DRos at 9": estimators.optimistic_shrinkage(w, y, m, e, 9.0),
-        "MIPS": estimators.marginalised(rounds.group_weight, y),
+        "Switch-DR at 1": estimators.doubly_robust(estimators.switched(w, 1.0), y, m, e),
+        "Switch-DR at 3": estimators.doubly_robust(estimators.switched(w, 3.0), y, m, e),
+        "DRos at 1": estimators.doubly_robust(estimators.shrunk(w, 1.0), y, m, e),
+        "DRos at 9": estimators.doubly_robust(estimators.shrunk(w, 9.0), y, m, e),
+        "MIPS": estimators.inverse_propensity(rounds.group_weight, y),
     }
 
 

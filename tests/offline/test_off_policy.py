@@ -50,7 +50,7 @@ def test_static_retrieval_is_known_from_the_log_of_what_explores(log):
     assert not found.few
 
 
-def test_what_needs_all_chances_is_left_out_without_them(log):
+def test_estimates_that_need_all_probabilities_are_left_out_without_them(log):
     known = jr.off_policy(log, jr.frozen(), logging=SERVED, groups=4)
     found = jr.off_policy(log, jr.frozen())
     assert {*known.values} - {*found.values} == {"MIPS, 4 groups"}
@@ -95,7 +95,7 @@ def test_the_policy_that_served_has_the_value_that_it_had(log):
     assert found.effective == pytest.approx(2_000, rel=1e-6)
 
 
-def test_chances_may_be_given_as_numbers(log):
+def test_a_policy_can_be_given_as_probabilities(log):
     best = np.eye(12)[(log.query @ TASK.theta.T).argmax(axis=1)]
     found, learner = jr.off_policy(log, best), jr.off_policy(log, jr.frozen())
     assert found["IPS"].estimate == pytest.approx(learner["IPS"].estimate, rel=1e-6)
@@ -126,7 +126,7 @@ def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
         assert jr.off_policy(same, jr.frozen())["IPS"].estimate == pytest.approx(TRUTH)
 
 
-def test_rounds_that_nobody_answered_are_left_out_and_said_so(log):
+def test_unanswered_rounds_are_left_out_with_a_warning(log):
     silent = np.arange(2_000) % 4 == 0
     some = log._replace(reward=np.where(silent, np.nan, log.reward))
     probabilities = np.eye(12)[(log.query @ TASK.theta.T).argmax(axis=1)]
@@ -141,7 +141,7 @@ def test_rounds_that_nobody_answered_are_left_out_and_said_so(log):
         jr.off_policy(some._replace(reward=np.r_[1, np.full(1_999, np.nan)]), jr.frozen())
 
 
-def test_too_few_effective_rounds_are_said(log):
+def test_too_few_effective_rounds_give_a_warning(log):
     """Covers heavy weights that occur, and heavy weights that happen not to occur in the log."""
     away = jr.Snapshot(jr.frozen(), jr.frozen().init(-TASK.theta))
     with pytest.warns(UserWarning, match=r"frozen: \d+ effective rounds of 2,000 are too few"):
@@ -163,7 +163,7 @@ def test_too_few_effective_rounds_are_said(log):
         jr.off_policy(log, jr.frozen())
 
 
-def test_slates_are_weighed_by_their_places(tmp_path):
+def test_slates_are_weighted_by_position(tmp_path):
     """The learners never update; the value of the other is simulated on its own slates."""
     user = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.7))
     served, other = jr.orag(tau=0.4, eta=0.0, k=2), jr.orag(tau=0.25, eta=0.0, k=2)
@@ -180,7 +180,7 @@ def test_slates_are_weighed_by_their_places(tmp_path):
             assert found[name].low < truth < found[name].high
 
 
-def test_it_prints_itself_as_a_table(log):
+def test_estimates_print_as_a_table(log):
     lines = repr(jr.off_policy(log, jr.frozen(), logging=SERVED, groups=3)).splitlines()
     assert lines[0].startswith("frozen on 2,000 rounds, which earned 0.")
     names = ["IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR", "DRos", "MIPS, 3 groups"]
@@ -191,7 +191,7 @@ def test_it_prints_itself_as_a_table(log):
     assert lines[6].split()[-1] == lines[6].split()[1]  # no interval
 
 
-def test_alpha_widens(log):
+def test_a_smaller_alpha_widens_the_interval(log):
     wide = jr.off_policy(log, jr.frozen(), alpha=0.001)["IPS"]
     narrow = jr.off_policy(log, jr.frozen(), alpha=0.2)["IPS"]
     assert wide.low < narrow.low < narrow.high < wide.high

@@ -29,7 +29,7 @@ def test_blocks_cover_every_round_once_and_grow(rounds):
     assert len(parts) < 35
 
 
-def test_features_do_not_know_the_scale_of_scores_nor_absent_tools():
+def test_features_do_not_depend_on_the_scale_of_scores_or_on_absent_tools():
     scores = problem()[0][:5]
     seen = reward_model.features(scores, scores.shape)
     np.testing.assert_allclose(reward_model.features(7 * scores - 3, scores.shape), seen, atol=1e-9)
@@ -75,7 +75,7 @@ def test_bits_that_are_all_alike_and_tools_that_are_sure_stay_finite():
     np.testing.assert_array_equal(reward_model.predict(nothing, np.ones((1, 2, 1))), [[0.5, 0.5]])
 
 
-def test_the_model_of_a_round_does_not_know_it_nor_what_comes():
+def test_the_model_of_a_round_is_fitted_on_earlier_rounds_only():
     scores, item, reward = problem()
     probabilities = np.full_like(scores, 1 / 6)
     target = Target(

@@ -25,7 +25,7 @@ def worked_out(**log):
     return go_through(make_log(ITEM, REWARD, USED, **log), target, groups=GROUPS, truncation=H)
 
 
-def test_each_round_is_worked_out_tool_by_tool():
+def test_inputs_of_each_round_equal_a_loop_over_tools():
     found = worked_out(probabilities=P)
     seen = reward_model.features(SCORES, SCORES.shape)
     for part in reward_model.blocks(ROUNDS):
@@ -49,7 +49,7 @@ def test_each_round_is_worked_out_tool_by_tool():
     assert (found.low < -H / 2).any()
 
 
-def test_what_the_log_does_not_know_is_not_worked_out():
+def test_quantities_that_need_unknown_probabilities_are_nan():
     found, known = worked_out(), worked_out(probabilities=P)
     for name in ("weight", "reward", "model", "expected"):
         np.testing.assert_array_equal(getattr(found, name), getattr(known, name))

@@ -42,7 +42,7 @@ def test_the_better_one_is_chosen_and_is_surely_better(log):
     assert lines[3] == "greedy is best"
 
 
-def test_each_has_learnt_the_first_half_and_is_judged_on_the_second(log):
+def test_learners_train_on_the_first_half_and_are_evaluated_on_the_second(log):
     chosen = jr.select(log, LEARNERS, logging=SERVED)
     first, second = take(log, slice(0, 2_400)), take(log, slice(2_400, None))
     warm = jr.warm_start(first, LEARNERS[1])
@@ -61,13 +61,13 @@ def test_each_has_learnt_the_first_half_and_is_judged_on_the_second(log):
     assert other.best == "frozen"
 
 
-def test_without_chances_it_chooses_and_is_not_sure(log):
+def test_without_probabilities_the_choice_is_not_sure(log):
     chosen = jr.select(log, LEARNERS)
     assert (chosen.best, chosen.sure) == ("greedy", False)
     assert repr(chosen).endswith("greedy is best, as far as this log can tell")
 
 
-def test_a_snapshot_goes_on_from_where_it_is(log):
+def test_a_snapshot_continues_from_its_state(log):
     good = jr.select(log, LEARNERS, logging=SERVED).snapshots["greedy"]
     still = jr.Snapshot(jr.greedy(tau=0.3, eta=0.0)._replace(name="served"), good.state)
     chosen = jr.select(log, [jr.frozen(), still], logging=SERVED)
@@ -76,7 +76,7 @@ def test_a_snapshot_goes_on_from_where_it_is(log):
     np.testing.assert_allclose(warm, good.state.theta, atol=1e-6)
 
 
-def test_slates_choose_by_snips(tmp_path):
+def test_logs_of_slates_select_by_snips(tmp_path):
     user = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.9))
     jr.simulate(jr.orag(tau=0.5, eta=0.0, k=2), TASK, exposures=20, environment=user, log=tmp_path)
     log = jr.load_log(tmp_path / "seed_0.jsonl", TASK)
@@ -85,7 +85,7 @@ def test_slates_choose_by_snips(tmp_path):
     assert (chosen.best, chosen.by) == ("orag", "SNIPS")
 
 
-def test_what_is_refused_or_doubted(log):
+def test_bad_arguments_are_refused_and_few_effective_rounds_give_a_warning(log):
     with pytest.raises(ValueError, match="the learners' names must differ: 'frozen' is at 0"):
         jr.select(log, [jr.frozen(), jr.frozen()])
     with pytest.raises(ValueError, match="learners must be one or more"):

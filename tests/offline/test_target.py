@@ -23,7 +23,7 @@ def softmax(task, tau):
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_chances_and_scores_are_those_of_the_state(k):
+def test_probabilities_and_scores_are_those_of_the_state(k):
     log = log_of(theta=TASK.theta)
     found = target(log, jr.orag(tau=0.2, k=k))
     every, part = found.probabilities(slice(0, 300)), found.probabilities(slice(250, 259))
@@ -48,7 +48,7 @@ def test_tools_that_are_not_there_are_not_shown():
     assert (found.probabilities(slice(0, 9))[:, ~here] == 0).all()
 
 
-def test_what_is_not_known_is_refused():
+def test_policies_without_probabilities_or_rows_are_refused():
     log = log_of(theta=TASK.theta)
     with pytest.raises(ValueError, match="'greedy' does not give the probability of each tool"):
         target(log, jr.greedy(k=2))

@@ -26,14 +26,14 @@ def slates_log(used):
     return log, by_position.prod(axis=1)
 
 
-def test_of_one_tool_it_is_the_ratio():
+def test_the_weight_of_one_tool_is_the_ratio_of_probabilities():
     log = make_log([0, 3, 2], [1, 0, 1], P[[0, 3, 2]])
     weight, bare = importance_weights(log, np.tile(PI, (3, 1)))
     np.testing.assert_allclose(weight, [0.2, 8, 2])
     assert not bare.any()
 
 
-def test_slates_are_unbiased_whoever_uses_them():
+def test_weights_of_slates_are_unbiased_for_any_reranker():
     """The user looks at the whole slate and takes the tool with the larger index."""
     used = np.array([int(b > a) for a, b in SLATES])
     rewards = np.array([0.1, 0.6, 0.3, 0.9])
@@ -70,7 +70,7 @@ def test_a_cascade_needs_the_places_down_to_the_one_used():
     assert second[True] < 0.9 * second[False]
 
 
-def test_short_slates_end_where_they_end():
+def test_pads_of_short_slates_do_not_count():
     log = make_log(
         [1, 2], [1, 1], [0.4, 0.4], slate=[[1, -1], [2, 0]], by_position=[[0.4, 1.0], [0.4, 0.5]]
     )
@@ -78,7 +78,7 @@ def test_short_slates_end_where_they_end():
     np.testing.assert_allclose(weight, [0.5, 0.3 / 0.4 * (0.1 / 0.7) / 0.5])
 
 
-def test_what_was_certain_in_the_log_supports_only_what_is_certain_in_the_policy():
+def test_a_deterministic_round_supports_only_a_policy_that_shows_the_same_tool():
     log = make_log([0, 0, 1, 1], [1, 0, 1, 0], [1.0, 1.0, 0.5, 1.0])
     probabilities = np.array([[1, 0, 0], [0.9, 0.1, 0], [0.2, 0.8, 0], [0, 0, 1]], np.float64)
     weight, bare = importance_weights(log, probabilities)
@@ -103,7 +103,7 @@ def test_what_was_certain_in_the_log_supports_only_what_is_certain_in_the_policy
     assert not bare.any()
 
 
-def test_what_cannot_be_divided_by_is_refused():
+def test_missing_and_zero_probabilities_are_refused():
     log = make_log([0, 1], [1, 1], [0.5, np.nan])
     with pytest.raises(ValueError, match=r"lacks the probability of position 1 in round 1"):
         importance_weights(log, np.full((2, 2), 0.5))

@@ -41,7 +41,7 @@ def test_networks_compute_what_pytorch_computes(kept):
     assert apart["step"] < 0.01
 
 
-def test_its_rounds_are_those_of_the_scan(monkeypatch):
+def test_the_rounds_of_pytorch_are_those_of_the_scan(monkeypatch):
     """PyTorch samples with the random numbers of the scan."""
     problem = rounds.random_problem(40, 128, ROUNDS)
     state, trace = rounds.scan(problem).call()

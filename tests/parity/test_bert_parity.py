@@ -10,7 +10,7 @@ import pytest
 
 from jaxret.encoders import encode, load_encoder
 from jaxret.nn.backbone import read_backbone
-from jaxret.nn.bert import KEYS, BertConfig, bert
+from jaxret.nn.bert import KEYS, Bert, BertConfig
 from jaxret.nn.checkpoints import convert
 from jaxret.nn.tensor_files import load_safetensors
 
@@ -109,7 +109,7 @@ def test_a_backbone_is_read_from_a_checkpoint_that_has_a_head_too(tmp_path, head
 def test_values_and_gradients_of_a_random_network_equal_those_of_pytorch(tmp_path):
     model = random_model(transformers.BertModel)
     model.save_pretrained(tmp_path)
-    network = bert(BertConfig.from_json(tmp_path / "config.json"))
+    network = Bert.functions(BertConfig.from_json(tmp_path / "config.json"))
     tensors = load_safetensors(tmp_path / "model.safetensors")
     params = convert(tensors, KEYS, network.shapes())
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from jaxret.nn.checkpoints import convert
-from jaxret.nn.deberta import KEYS, PRESETS, DebertaConfig, deberta, distance_rows
+from jaxret.nn.deberta import KEYS, Deberta, DebertaConfig, distance_rows
 from jaxret.nn.tensor_files import load_safetensors
+from tests.nn.published import DEBERTA
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -41,7 +42,7 @@ def random_model(kind, **changes):
 
 def read(directory):
     """Loads network and parameters from the output of `save_pretrained`."""
-    network = deberta(DebertaConfig.from_json(directory / "config.json"))
+    network = Deberta.functions(DebertaConfig.from_json(directory / "config.json"))
     tensors = load_safetensors(directory / "model.safetensors")
     return network, convert(tensors, KEYS, network.shapes(), prefix="deberta.")
 
@@ -122,5 +123,5 @@ def test_rows_equal_the_buckets_of_pytorch():
 
     distance = np.arange(-1000, 1001)
     buckets = make_log_bucket_position(torch.tensor(distance), 256, 512).long().numpy()
-    got = distance_rows(PRESETS["xsmall"])[np.clip(distance, -512, 512) + 512]
+    got = distance_rows(DEBERTA["xsmall"])[np.clip(distance, -512, 512) + 512]
     np.testing.assert_array_equal(got, np.clip(buckets + 256, 0, 511))

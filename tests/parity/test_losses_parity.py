@@ -58,7 +58,7 @@ def test_softmax_cross_entropy_equals_what_the_reference_minimises(scale):
     )
 
 
-def test_that_is_what_transformers_does_with_a_matrix_of_labels():
+def test_transformers_minimises_the_same_loss_for_a_matrix_of_labels():
     transformers = pytest.importorskip("transformers")
     config = transformers.DebertaV2Config(
         vocab_size=20,

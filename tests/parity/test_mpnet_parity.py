@@ -11,7 +11,7 @@ import pytest
 from jaxret.encoders import encode, load_encoder
 from jaxret.encoders.fetch import fetched_folder
 from jaxret.nn.checkpoints import convert
-from jaxret.nn.mpnet import KEYS, MPNetConfig, buckets, mpnet
+from jaxret.nn.mpnet import KEYS, MPNet, MPNetConfig, buckets
 from jaxret.nn.tensor_files import load_safetensors
 
 torch = pytest.importorskip("torch")
@@ -42,7 +42,7 @@ def test_values_and_gradients_of_a_random_network_equal_those_of_pytorch(tmp_pat
         if parameter.ndim == 1:  # PyTorch's biases of 0 and scales of 1 hide errors
             torch.nn.init.normal_(parameter, mean=float("LayerNorm.weight" in name), std=0.3)
     model.save_pretrained(tmp_path)
-    network = mpnet(MPNetConfig.from_json(tmp_path / "config.json"))
+    network = MPNet.functions(MPNetConfig.from_json(tmp_path / "config.json"))
     params = convert(load_safetensors(tmp_path / "model.safetensors"), KEYS, network.shapes())
 
     rng = np.random.default_rng(1)

@@ -64,7 +64,7 @@ def test_documents_are_ranked_by_their_scores():
     np.testing.assert_array_equal(found.items, expected)
 
 
-def test_it_keeps_the_promises_of_a_retriever():
+def test_bm25_satisfies_the_contract_of_retrievers():
     check_retriever(bm25(DOCUMENTS), QUERIES, k=4)
 
 

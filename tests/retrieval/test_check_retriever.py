@@ -39,12 +39,12 @@ def logarithm(theta, queries):
         ({"score": over_the_catalogue}, "8 devices and one disagree"),
     ],
 )
-def test_a_broken_promise_is_told(broken, sentence):
+def test_a_violated_property_is_named(broken, sentence):
     with pytest.raises(AssertionError, match=f"retriever 'mine': {sentence}"):
         check_retriever(GOOD._replace(**broken), QUERIES)
 
 
-def test_features_whose_shape_changes_from_call_to_call_are_told():
+def test_features_whose_shape_changes_between_calls_are_reported():
     calls = []
 
     def read(vectors):

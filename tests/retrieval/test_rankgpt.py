@@ -45,7 +45,7 @@ def test_windows_slide_from_the_end_to_the_start(n, parts):
     assert rankgpt.windows(n) == parts
 
 
-def test_windows_that_would_stand_still_are_refused():
+def test_windows_that_would_not_advance_are_refused():
     with pytest.raises(ValueError, match=r"step must be in \[1, 4\], got 5"):
         rankgpt.windows(9, size=4, step=5)
 
@@ -105,5 +105,5 @@ def test_a_window_without_a_useful_answer_stays_as_it_was(ask):
 def test_lists_that_cannot_be_put_in_order_together_are_refused():
     with pytest.raises(ValueError, match="their lengths must be all the same"):
         rankgpt.rank(None, ["q", "p"], [["a", "b"], ["c"]])
-    with pytest.raises(ValueError, match="lists must be 2, one a query"):
+    with pytest.raises(ValueError, match="lists must be 2, one per query"):
         rankgpt.rank(None, ["q", "p"], [["a", "b"]])

@@ -43,7 +43,7 @@ def test_candidates_that_score_equally_keep_their_order():
     assert found.items.tolist() == [[3, 2, 0], [2, 3, 0]]
 
 
-def test_absent_candidates_stay_last_whatever_is_returned_for_them():
+def test_absent_candidates_stay_last_for_any_score():
     found = refine(by_worth(), ["not this"], ranking([[0, 1, -1, -1]]), progress=False)
     assert found.items.tolist() == [[0, 1, -1, -1]]
     assert found.scores[0, 2:].tolist() == [-np.inf, -np.inf]
@@ -53,7 +53,7 @@ def test_absent_candidates_stay_last_whatever_is_returned_for_them():
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 64])
-def test_rows_come_back_in_their_order_whatever_the_chunk(chunk):
+def test_rows_are_returned_in_their_order_for_any_chunk(chunk):
     texts = ["a", "not that one", "bb", "no longer than it need be", "not it"]
     found = refine(by_worth(), texts, ranking([[0, 1]] * 5), chunk=chunk, progress=False)
     assert found.items.tolist() == [[1, 0], [0, 1], [1, 0], [1, 0], [0, 1]]

@@ -85,7 +85,7 @@ def written(tmp_path, *lines):
     return path
 
 
-def test_files_of_others_are_read_by_rank_whatever_the_order_of_their_lines(tmp_path):
+def test_run_files_are_read_by_rank_for_any_order_of_lines(tmp_path):
     path = written(tmp_path, "q2 Q0 b 1 3 x", "q1 Q0 a 1 0.5 x", "q1\t0\tb\t0\t7e-1\tx")
     found = load_run(path, ["q1", "q2"], ["a", "b"])
     assert found.items.tolist() == [[1, 0], [1, -1]]
@@ -133,7 +133,7 @@ def test_missing_queries_and_rising_scores_are_refused_by_id(tmp_path):
         ({"ranking": RANKING._replace(scores=SCORES * np.float32(np.nan))}, "query 'q1' has no it"),
     ],
 )
-def test_what_cannot_be_read_again_is_not_written(tmp_path, change, message):
+def test_rankings_that_could_not_be_read_again_are_not_written(tmp_path, change, message):
     arguments = {"ranking": RANKING, "query_ids": QUERY_IDS, "tool_ids": TOOL_IDS, "tag": "mine"}
     with pytest.raises(ValueError, match=message):
         save_run(tmp_path / "run", **arguments | change)

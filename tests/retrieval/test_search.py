@@ -45,7 +45,7 @@ def by_letters(name="letters", *, traced=None):
 
 @pytest.mark.parametrize("devices", [0, 1, 2, 8])
 @pytest.mark.parametrize("k", [1, 10, I])  # 10 and I exceed the rows of one of eight devices
-def test_of_tied_items_the_earlier_row_is_first_on_any_number_of_devices(devices, k):
+def test_among_tied_items_the_earlier_row_is_first_on_any_number_of_devices(devices, k):
     found = search(TIED, QUERIES, k, mesh=mesh_of(devices), chunk=8, progress=False)
     scores = QUERIES @ THETA.T
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
@@ -73,7 +73,7 @@ def test_a_negative_zero_is_tied_with_zero(devices):
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 30, 256])
-def test_chunks_change_nothing(chunk):
+def test_the_chunk_does_not_change_the_result(chunk):
     whole = search(TIED, QUERIES, 5, chunk=N, progress=False)
     found = search(TIED, QUERIES, 5, chunk=chunk, progress=False)
     np.testing.assert_array_equal(found.items, whole.items)
@@ -165,7 +165,7 @@ def test_an_empty_text_is_refused_by_its_position(empty):
         search(by_letters(), ["a", empty, "b"], 1)
 
 
-def test_one_string_is_not_taken_for_a_list_of_letters():
+def test_a_single_string_is_refused_as_a_list_of_queries():
     with pytest.raises(TypeError, match="got the single string 'ab'"):
         search(by_letters(), "ab", 1)
 

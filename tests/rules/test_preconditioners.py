@@ -11,7 +11,7 @@ from jaxret.testing import check_learner
 
 
 @pytest.mark.slow
-def test_a_preconditioned_learner_keeps_the_common_promises():
+def test_a_preconditioned_learner_satisfies_the_contract():
     inner = presets.greedy(tau=0.2, eta=0.02)
     check_learner(with_preconditioner(inner, preconditioners.second_moment(ridge=5.0)))
 

@@ -28,7 +28,7 @@ GREEDY = presets.greedy(**STEPS)
     ],
     ids=lambda rule: rule.name,
 )
-def test_learners_with_a_query_map_keep_the_common_promises(rule):
+def test_learners_with_a_query_map_satisfy_the_contract(rule):
     check_learner(rule)
 
 

@@ -75,7 +75,7 @@ def test_only_the_newest_two_are_kept(tmp_path):
     assert (saved.step, saved.state["t"]) == (4, 4)
 
 
-def test_nothing_saved_is_nothing_restored(tmp_path):
+def test_without_a_checkpoint_nothing_is_restored(tmp_path):
     with Checkpointer(tmp_path) as checkpoints:
         assert checkpoints.restore_latest({"t": np.array(0)}) is None
 
@@ -190,19 +190,19 @@ def test_an_interruption_saves_the_chunk_it_came_in(tmp_path, chunk):
     assert walk(tmp_path) == (WALKED, list(range(chunk, 5)))
 
 
-def test_a_stop_comes_as_it_is_to_another_process():
+def test_an_interruption_survives_pickling():
     """Launchers of sweeps pickle the exception that a run has raised."""
     stop = pickle.loads(pickle.dumps(Interrupted("runs/orag", 7)))
     assert str(stop) == "stopped at step 7, saved in runs/orag: the same command resumes"
     assert stop.code == 143
 
 
-def test_the_last_state_is_kept_if_asked_for(tmp_path):
+def test_the_last_state_is_kept_on_request(tmp_path):
     assert walk(tmp_path, keep=True) == (WALKED, [0, 1, 2, 3, 4])
     assert walk(tmp_path) == (WALKED, [])
 
 
-def test_a_run_that_dies_goes_on_from_the_last_save_that_was_due(tmp_path):
+def test_a_run_that_dies_resumes_from_the_last_save(tmp_path):
     def killed():
         if next(asked) == 4:
             raise MemoryError

@@ -114,7 +114,7 @@ def test_a_checkpoint_of_two_processes_is_read_by_more(four):
 
 
 @pytest.mark.slow
-def test_when_one_dies_or_is_stopped_all_end_and_the_same_command_goes_on(four, alone, capsys):
+def test_if_a_process_dies_or_is_stopped_all_end_and_the_same_command_resumes(four, alone, capsys):
     """One of four processes was killed; two go on and are stopped; one computes the rest."""
     with together.started(command(four, "chunks"), four / "said", 2, STOPPED="1:5") as processes:
         assert processes.end(300) == [143, 143], processes.said()
@@ -145,7 +145,7 @@ def test_an_error_in_one_ends_all(tmp_path):
             assert f"who {i} 2 2 {i}\n" in processes.log(i).read_text(), processes.said()
 
 
-def test_what_is_said_reaches_jax(monkeypatch):
+def test_settings_are_passed_to_jax_distributed(monkeypatch):
     """Settings come from the arguments, and otherwise from the environment."""
     calls = []
     monkeypatch.setattr(
@@ -195,7 +195,7 @@ def test_the_environment_is_checked_like_an_argument(monkeypatch):
         distributed.start()
 
 
-def test_one_process_needs_nothing_of_this():
+def test_a_single_process_needs_no_start():
     distributed.start_as(None)
     assert distributed.leads()
     assert not distributed.several()

@@ -38,7 +38,7 @@ def test_sums_and_maxima_are_over_the_whole_catalogue(split):
     np.testing.assert_allclose(split(over_items.maximum, X), X.max(), rtol=1e-6)
 
 
-def test_of_equally_large_entries_the_first_is_best(split):
+def test_among_equal_entries_argmax_returns_the_first(split):
     assert split(over_items.argmax, X) == 9
 
 
@@ -47,7 +47,7 @@ def test_items_are_numbered_through_over_the_devices(split):
     np.testing.assert_array_equal(ids, np.arange(64))
 
 
-def test_entries_are_found_wherever_they_lie_and_negative_positions_give_zero(split):
+def test_entries_are_taken_from_any_device_and_negative_positions_give_zero(split):
     index = np.array([0, 63, -1, 17])
     got = split(lambda x, axis: over_items.take(x, jnp.asarray(index), axis), X)
     np.testing.assert_allclose(got, [X[0], X[63], 0, X[17]], rtol=1e-6)
@@ -103,7 +103,7 @@ def test_absent_items_are_not_drawn_even_at_the_ends(split, uniform):
     assert weights[got] > 0
 
 
-def test_no_number_lands_on_an_absent_item(split):
+def test_no_uniform_number_draws_an_absent_item(split):
     weights = jnp.asarray(WEIGHTS, jnp.float32)
     cumulative = jnp.cumsum(weights)  # includes numbers exactly on an edge
     uniform = jnp.concatenate([cumulative / cumulative[-1], jnp.linspace(0, 1, 20_000)])

@@ -44,7 +44,7 @@ def test_a_terminal_has_its_bar():
     assert report(Terminal(), 20).count("\r") > 5
 
 
-def test_what_is_not_wanted_writes_nothing():
+def test_a_disabled_bar_writes_nothing():
     log = io.StringIO()
     for _ in Progress(range(5), file=log, disable=True):
         pass

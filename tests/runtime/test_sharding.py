@@ -58,7 +58,7 @@ TREE = {
 }
 
 
-def test_the_first_rule_found_in_a_path_says_where_a_leaf_goes():
+def test_the_first_rule_that_matches_a_path_determines_the_placement():
     rules = [
         (r"mu/head/kernel$", P("data")),
         (r"head/kernel", P(None, "model")),
@@ -72,7 +72,7 @@ def test_the_first_rule_found_in_a_path_says_where_a_leaf_goes():
     assert rest == ()
 
 
-def test_one_rule_serves_parameters_and_what_an_optimiser_keeps_of_them():
+def test_a_rule_applies_to_parameters_and_to_the_optimiser_state():
     params = TREE["params"]
     tree = {"params": params, "opt_state": optax.chain(optax.adam(1e-3)).init(params)}
     specs = sharding.by_path(tree, [("kernel", P(None, "model"))])

@@ -82,7 +82,7 @@ def test_a_file_that_holds_only_half_a_line_starts_over(tmp_path):
     assert lines(tmp_path) == [{"step": 1, "loss": 1.0}]
 
 
-def test_a_composite_tells_every_tracker(tmp_path):
+def test_a_composite_logs_to_every_tracker(tmp_path):
     composite = CompositeTracker(
         JsonlTracker(tmp_path / "a"), NoopTracker(), JsonlTracker(tmp_path / "b")
     )
@@ -109,7 +109,7 @@ def tell_everything(tracker, picture):
     tracker.finish()
 
 
-def test_wandb_is_offline_unless_told_otherwise_and_writes_its_file(tmp_path, picture, monkeypatch):
+def test_wandb_is_offline_by_default_and_writes_its_file(tmp_path, picture, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
     tell_everything(WandbTracker(tmp_path / "run", name="a", config={"eta": 0.1}), picture)
     (record,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")

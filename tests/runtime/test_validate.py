@@ -23,7 +23,7 @@ def test_traced_settings_pass():
     assert checked(-1.0) == -1.0
 
 
-def test_what_belongs_together_is_accepted():
+def test_consistent_arrays_are_accepted():
     require_task(THETA, QUERIES, LABELS)
 
 
@@ -37,7 +37,7 @@ def test_what_belongs_together_is_accepted():
         ({"labels": np.array([[0], [3], [1], [1]])}, r"query 1 has the labels \[3\]: outside -1"),
     ],
 )
-def test_what_does_not_is_refused(change, message):
+def test_inconsistent_arrays_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         require_task(**({"theta": THETA, "queries": QUERIES, "labels": LABELS} | change))
 

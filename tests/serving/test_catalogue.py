@@ -9,7 +9,7 @@ from tests import tiny
 from tests.serving.indices import LEARNERS, SETTINGS, leaves, lived, same
 
 
-def test_late_answers_count_where_the_tool_is_still_there(task):
+def test_late_feedback_is_learnt_unless_the_tool_was_removed(task):
     def moved(between):
         index = jr.Index(jr.greedy(**SETTINGS), task)
         ticket = index.search(task.queries[0])

@@ -11,7 +11,7 @@ from tests.serving.indices import LEARNERS, SETTINGS, leaves, lived, same
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_a_saved_index_goes_on_bit_for_bit(task, tmp_path, name):
+def test_a_saved_index_continues_bit_for_bit(task, tmp_path, name):
     index = lived(jr.Index(LEARNERS[name], task), task)
     index.remove(["tool_2"])
     waiting = [index.search(task.queries[n], k=2) for n in (3, 4)]
@@ -30,7 +30,7 @@ def test_a_saved_index_goes_on_bit_for_bit(task, tmp_path, name):
     assert len(list((tmp_path / "index").iterdir())) == 2
 
 
-def test_a_rule_of_ones_own_must_be_given(task, tmp_path):
+def test_a_custom_learner_must_be_given_to_load(task, tmp_path):
     rule = jr.with_query_map(jr.greedy(**SETTINGS), rate=1.0)
     index = lived(jr.Index(rule, task), task)
     index.save(tmp_path)

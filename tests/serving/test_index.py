@@ -46,7 +46,7 @@ def test_propensities_are_those_of_the_enumeration(small, learner, k):
     assert len(firsts) > 1 or learner.name == "greedy"
 
 
-def test_what_is_learnt_is_one_update_of_the_learner(task):
+def test_feedback_is_one_update_of_the_learner(task):
     learner = jr.orag(**SETTINGS)
     index = jr.Index(learner, task)
     ticket = index.search(task.queries[0], k=3)
@@ -71,7 +71,7 @@ def test_a_tool_that_works_comes_first(task):
     assert index.search(task.queries[3]).ids == [wanted]
 
 
-def test_what_is_refused_changes_nothing_and_leaves_the_ticket_open(task):
+def test_refused_feedback_changes_nothing_and_leaves_the_ticket_open(task):
     index = jr.Index(jr.orag(**SETTINGS), task)
     ticket, before = index.search(task.queries[0], k=2), leaves(index)
     absent = next(one for one in task.ids if one not in ticket.ids)

@@ -9,7 +9,7 @@ from jaxret.logs import LogWriter
 from tests.serving.indices import SETTINGS, leaves, same
 
 
-def test_what_was_shown_and_heard_is_written(task, tmp_path):
+def test_searches_and_feedback_are_logged(task, tmp_path):
     index = jr.Index(jr.orag(**SETTINGS), task, log=tmp_path / "log.jsonl")
     tickets = [index.search(task.queries[n], k=n % 3 + 1) for n in range(4)]
     index.feedback(tickets[2], worked=0.5, item=tickets[2].ids[1])
@@ -27,7 +27,7 @@ def test_what_was_shown_and_heard_is_written(task, tmp_path):
     assert log.propensity[2] == pytest.approx(tickets[2].propensities[1], rel=1e-6)
 
 
-def test_of_a_slate_of_its_own_each_place_has_its_chance(task, tmp_path):
+def test_a_learner_of_slates_logs_the_probability_of_each_position(task, tmp_path):
     learner = jr.orag(tau=0.2, eta=0.0, k=3)
     index = jr.Index(learner, task, log=tmp_path / "log.jsonl")
     for n in range(5):
@@ -44,7 +44,7 @@ def test_of_a_slate_of_its_own_each_place_has_its_chance(task, tmp_path):
     assert np.isnan(jr.load_log(tmp_path / "unknown.jsonl", task).by_position).all()
 
 
-def test_a_loaded_index_goes_on_with_its_log(task, tmp_path, monkeypatch):
+def test_a_loaded_index_continues_its_log(task, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     index = jr.Index(jr.orag(**SETTINGS), task, log="log.jsonl")
     waiting = index.search(task.queries[0])

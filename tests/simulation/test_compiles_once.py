@@ -48,7 +48,7 @@ def test_a_second_call_compiles_nothing(first, task, what, learner, settings):
     assert programs(lambda: jr.simulate(learner, task, exposures=2, **settings)) == 0, what
 
 
-def test_the_counter_counts(task):
+def test_the_counter_counts_a_compiled_program(task):
     assert programs(lambda: jr.simulate(jr.greedy(k=2), task, exposures=2, seeds=2)) > 0
 
 
@@ -57,7 +57,7 @@ def test_evaluating_another_run_compiles_nothing(first, task):
     assert programs(lambda: jr.evaluate(other, task)) == 0
 
 
-def test_a_rule_of_ones_own_is_data_too(task):
+def test_the_numbers_of_a_custom_rule_are_data(task):
     def rule(tau):
         estimator = jr.estimators.clipped(floor=0.2)
         return jr.rank_one(

@@ -45,7 +45,7 @@ def equal(got, expected):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_run_cut_at_a_multiple_of_the_block_goes_on_bit_for_bit(blocked):
+def test_a_run_cut_at_a_multiple_of_the_block_continues_bit_for_bit(blocked):
     run, start, order = blocked
     whole = run(start, order[:96])
     middle, first = run(start, order[:48])
@@ -54,7 +54,7 @@ def test_a_run_cut_at_a_multiple_of_the_block_goes_on_bit_for_bit(blocked):
     equal((end, joined), whole)
 
 
-def test_where_the_order_is_minus_one_nothing_happens(blocked):
+def test_rounds_with_order_minus_one_change_nothing(blocked):
     run, start, order = blocked
     short, trace = run(start, order[:48])
     filled = jnp.concatenate([order[:48], jnp.full(48, -1, jnp.int32)])

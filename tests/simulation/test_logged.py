@@ -51,7 +51,7 @@ def test_each_seed_writes_its_rounds(tmp_path, learner, devices):
         np.testing.assert_array_equal(log.theta, TASK.theta)
 
 
-def test_slates_are_logged_with_the_chance_of_each_place(tmp_path):
+def test_slates_are_logged_with_the_probability_of_each_position(tmp_path):
     """The learner does not change, so p is known: the softmax of the documents."""
     learner = jr.orag(tau=0.2, eta=0.0, k=3)
     environment = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.5))
@@ -73,7 +73,7 @@ def test_slates_are_logged_with_the_chance_of_each_place(tmp_path):
         jr.simulate(learner, TASK, log=tmp_path, devices=2)
 
 
-def test_where_fewer_tools_are_there_than_are_shown_slates_are_short(tmp_path):
+def test_slates_are_shorter_if_fewer_tools_are_available(tmp_path):
     task = make_task(items=12, available=np.arange(12) < 2)
     jr.simulate(jr.orag(tau=0.2, k=3), task, log=tmp_path)
     log = jr.load_log(tmp_path / "seed_0.jsonl", task)
@@ -134,7 +134,7 @@ def test_the_log_of_another_run_is_refused(tmp_path):
     assert files(tmp_path) == before
 
 
-def test_what_the_world_does_is_in_the_log(tmp_path):
+def test_effects_of_the_environment_are_logged(tmp_path):
     """Covers queries as asked, rounds without an answer, and delayed updates."""
     turning = jr.environments.drift.turning(TASK.queries, angle=1.0, rounds=60)
     silent = jr.environments.feedback.censored_by_success(after_success=0.5, after_failure=0.2)

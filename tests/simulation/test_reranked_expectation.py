@@ -55,7 +55,7 @@ def threshold(item, k):
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_the_conditional_propensity_averages_to_the_chance_of_standing_on_the_slate(k):
+def test_the_conditional_propensity_averages_to_the_inclusion_probability(k):
     for item in range(len(P)):
         kappa, weight = threshold(item, k)
         assert weight.sum() == pytest.approx(1, abs=1e-6)
@@ -65,7 +65,7 @@ def test_the_conditional_propensity_averages_to_the_chance_of_standing_on_the_sl
 
 @pytest.mark.parametrize("accuracy", [1.0, 0.5])
 @pytest.mark.parametrize("k", [2, 3])
-def test_its_inverse_weight_averages_to_p_less_r(k, accuracy):
+def test_weighting_by_the_inverse_propensity_averages_to_p_minus_r(k, accuracy):
     """Given kappa, i* is on the slate with probability pi and then has weight 1 / pi, r times."""
     r = accuracy + (1 - accuracy) / k
     kappa, weight = threshold(RIGHT, k)

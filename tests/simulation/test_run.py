@@ -29,7 +29,7 @@ def test_accuracy_is_the_share_of_rounds_that_went_well(run, task):
     assert run.accuracy.error == pytest.approx(abs(each[0] - each[1]) / 2)
 
 
-def test_it_prints_who_how_many_rounds_how_and_how_well(run, task):
+def test_a_run_prints_learner_rounds_form_and_accuracy(run, task):
     words = f"orag on small: 180 rounds x 2 seeds (blocked, {run.seconds:.1f} s), accuracy "
     assert repr(run) == words + str(run.accuracy)
     alone = jr.simulate(jr.frozen(), task)

@@ -25,7 +25,7 @@ def played(pick):
     return run.trace, queries, items
 
 
-def test_it_is_asked_in_every_round_and_its_pick_is_used():
+def test_the_selector_is_called_in_every_round_and_its_choice_is_used():
     for place in (0, 2):
         trace, queries, items = played(lambda items, place=place: np.full(len(items), place))
         np.testing.assert_array_equal(queries, ORDERS)

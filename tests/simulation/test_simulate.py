@@ -161,7 +161,7 @@ def test_fewer_rounds_are_the_beginning_of_the_whole_stream(task):
         jr.simulate(jr.orag(), task, rounds=0)
 
 
-def test_chunks_do_not_matter(task):
+def test_the_chunk_does_not_change_the_result(task):
     learner = jr.orag(**SETTINGS)
     runs = [jr.simulate(learner, task, exposures=3, seeds=2, chunk=chunk) for chunk in (128, 256)]
     same(runs[0].trace, runs[1].trace)

@@ -17,7 +17,7 @@ def test_each_exposure_shows_every_query_once_in_a_new_order():
     assert len({tuple(row) for row in order}) == 3
 
 
-def test_the_seed_decides_the_order():
+def test_the_seed_determines_the_order():
     first, again, other = (streams.exposures(50, 1, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()

@@ -53,7 +53,7 @@ def noise_holds(run, rate=RHO):
 
 
 @pytest.mark.parametrize("rho", [0.1, 0.4])
-def test_honest_noise_holds_in_two_hundred_draws(clean, rho):
+def test_noise_at_the_stated_rate_is_accepted_in_two_hundred_draws(clean, rho):
     """The learner avoids tools that fail, so the choice of tools depends on the noise."""
     rng = np.random.default_rng(0)
     weights = np.tile(1.0 / np.arange(1, TOOLS + 1), (200, 1))
@@ -69,7 +69,7 @@ def test_honest_noise_holds_in_two_hundred_draws(clean, rho):
     assert all(all(noise_holds(run, rho)) for run in runs)
 
 
-def test_honest_noise_holds_where_praise_alone_has_a_tool_chosen_again(clean):
+def test_noise_at_the_stated_rate_is_accepted_if_only_rewarded_tools_are_shown_again(clean):
     """Each tool is tried ten times; one that is rewarded is then shown 20 more times."""
     rng, item, wrong = np.random.default_rng(4), [], []
     for tool in range(300):
@@ -83,7 +83,7 @@ def test_honest_noise_holds_where_praise_alone_has_a_tool_chosen_again(clean):
 
 
 @pytest.mark.parametrize(("liar", "times"), [(3, 40), (29, 20)])
-def test_one_tool_that_always_lies_is_found(clean, liar, times):
+def test_a_tool_whose_rewards_are_always_wrong_is_found(clean, liar, times):
     rng = np.random.default_rng(1)
     item = rng.integers(0, 29, ROUNDS)
     item[item == liar] = (liar + 1) % 29
@@ -97,7 +97,7 @@ def test_one_tool_that_always_lies_is_found(clean, liar, times):
     assert f"{times} of {times} rewards of tool {liar} are wrong" in found.required
 
 
-def test_so_is_one_that_never_lies(clean):
+def test_a_tool_whose_rewards_are_never_wrong_is_found(clean):
     rng = np.random.default_rng(2)
     item, wrong = rng.integers(0, 10, ROUNDS), rng.random(ROUNDS) < 0.4
     wrong[item == 4] = False
@@ -141,7 +141,7 @@ def test_a_tool_that_came_late_voids_the_bounds(clean):
     assert "FAILS  every item in every round: absent ones 2, required <= 0" in describe(bound)
 
 
-def test_where_nobody_says_who_was_there_the_bounds_say_so(clean):
+def test_unknown_availability_is_reported_as_not_measured(clean):
     silent = clean._replace(always_available=None)
     found = assumptions.every_item_available(silent)
     assert (found.holds, found.is_measured) == (True, False)

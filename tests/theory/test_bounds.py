@@ -106,7 +106,7 @@ def test_label_noise_selects_the_statements(six):
 
 
 @pytest.mark.parametrize("liar", [None, 2])
-def test_wrong_verdicts_of_a_judge_must_be_spread_over_all_tools(six, liar):
+def test_wrong_verdicts_must_be_equally_frequent_for_all_tools(six, liar):
     truth = np.zeros((len(six), 6))
     truth[np.arange(len(six)), six.labels[:, 0]] = 1
     verdicts = np.where(np.random.default_rng(5).random(truth.shape) < 0.1, 1 - truth, truth)

@@ -17,7 +17,7 @@ def adaptive(rng, rounds, off=0.0):
     return predictions, bits
 
 
-def test_p_is_one_over_a_mean_of_likelihood_ratios():
+def test_the_p_value_is_the_inverse_mean_of_likelihood_ratios():
     rng = np.random.default_rng(0)
     f, y = rng.uniform(0.05, 0.9, 40), rng.integers(0, 2, 40)
     ratios = []
@@ -29,7 +29,7 @@ def test_p_is_one_over_a_mean_of_likelihood_ratios():
     assert calibration.p_value(f, y) == pytest.approx(min(1, 1 / np.mean(ratios)))
 
 
-def test_it_seldom_cries_wolf_and_finds_what_is_off():
+def test_false_alarms_are_rare_and_miscalibration_is_found():
     rng = np.random.default_rng(1)
 
     def least(off, rounds=300):
@@ -58,7 +58,7 @@ def test_deciles_are_those_of_the_first_tenth_and_it_is_not_tested():
     assert [one.p for one in calibration.by_decile(f, changed)] == [one.p for one in found]
 
 
-def test_predictions_of_0_that_come_true_are_refuted_and_ties_are_one_decile():
+def test_successes_predicted_with_probability_0_refute_the_null_and_ties_are_one_decile():
     f, y = np.zeros((1, 100)), np.zeros((1, 100))
     (one,) = [d for d in calibration.by_decile(f, y) if d.rounds]
     assert one.p == 1.0
@@ -68,7 +68,7 @@ def test_predictions_of_0_that_come_true_are_refuted_and_ties_are_one_decile():
     assert not calibration.as_predicted("name", f, y).holds
 
 
-def test_a_mean_may_hide_what_is_wrong():
+def test_errors_that_cancel_on_average_are_not_found():
     """Half of the queries always succeed and half always fail, yet all predictions are 1/2."""
     y = np.tile([0.0, 1.0], 200)[None]
     assert calibration.as_predicted("name", np.full_like(y, 0.5), y).holds

@@ -65,7 +65,7 @@ def test_moving_one_row_varies_less_than_moving_all(right):
 @pytest.mark.parametrize(
     "estimator", [estimators.importance_weighted(), estimators.chosen_only()], ids=lambda e: e.name
 )
-def test_lemma_3_1_holds_by_chance_too(estimator):
+def test_lemma_3_1_holds_for_sampled_draws(estimator):
     right = 2
     got = monte_carlo_coefficients(
         estimator, jnp.asarray(P), jnp.asarray(right), jax.random.key(0), 40_000

@@ -48,7 +48,7 @@ def test_plain_projected_gradient_in_numpy_finds_the_same_minimum():
     assert found.loss == pytest.approx(loss_and_gradient(theta, q, labels)[0], abs=1e-6)
 
 
-def test_rows_lie_in_the_ball_even_where_the_data_are_separable():
+def test_rows_are_in_the_ball_even_if_the_data_are_separable():
     q = np.eye(3)
     found = solve(q, np.array([[0], [1], [2]]), np.zeros((3, 3)))
     assert found.converged

@@ -83,7 +83,7 @@ def test_the_bound_of_a_ball_is_that_of_its_worst_comparator(found):
         assert not duality.against_ball(found, radius, 1.1 * radius).holds
 
 
-def test_a_learner_that_stands_still_meets_it_with_equality(task):
+def test_a_learner_that_does_not_move_attains_the_bound(task):
     run = simulate(jr.greedy(tau=TAU, eta=1e-12, projection=jr.projections.none()), task)
     bound = duality.against_one(duality.dual(run, TAU), task.theta)
     assert bound.value == pytest.approx(0.0, abs=1e-3)

@@ -35,7 +35,7 @@ def root_of(statement):
     return statement.bound.terms["root of the summed variance"]
 
 
-def test_the_noise_of_eq_4_lies_in_the_rows_of_the_right_tools(task, orag):
+def test_the_noise_of_eq_4_is_only_in_the_rows_of_the_right_tools(task, orag):
     run, statement = orag
     y, pi = (np.asarray(x, np.float64) for x in (run.trace.reward, run.trace.propensity))
     p = np.exp(-np.asarray(run.trace.loss, np.float64))

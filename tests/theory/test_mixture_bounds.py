@@ -67,7 +67,7 @@ def test_the_loss_is_within_its_bound_on_every_seed(task, bayes, shared):
         assert (losses[:, 0] <= limits + 1e-4).all()
 
 
-def test_without_a_share_the_loss_is_that_of_a_bayesian_mixture(bayes):
+def test_without_fixed_share_the_loss_is_that_of_a_bayesian_mixture(bayes):
     """-ln sum_g prior_g exp(-L_g), in any order of rounds."""
     losses = np.asarray(bayes.states.extra.losses, np.float64)
     expected = -np.log(0.25 * np.exp(-losses[:, 1:]).sum(axis=1))

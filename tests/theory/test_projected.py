@@ -61,7 +61,7 @@ def test_the_costs_of_a_round_are_those_of_enumeration(name):
 
 
 @pytest.mark.parametrize("name", PROJECTIONS)
-def test_it_bounds_the_expected_regret_of_every_short_run(name):
+def test_the_bound_exceeds_the_exact_expected_regret_of_a_short_run(name):
     """Sums both sides over all 3^4 sequences of choices, weighted by their probabilities."""
     rng = np.random.default_rng(1)
     theta_1, u = unit(rng.normal(size=(2, 3, 3)))

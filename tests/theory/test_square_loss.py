@@ -45,7 +45,7 @@ def statements(run):
 
 
 @pytest.mark.parametrize("make", [orthogonal, crossed])
-def test_bounds_hold_but_the_realizable_one_only_where_it_is(make):
+def test_the_bound_under_realizability_holds_only_for_a_realizable_task(make):
     """In the crossed task, f* is outside the class: its bound fails, though no test rejects it."""
     learner = jr.squarecb(gamma=8.0, eta=0.2, start="zero")
     run = jr.simulate(learner, make(), exposures=40, seeds=6)
@@ -95,7 +95,7 @@ def test_realizability_is_refuted_by_what_learning_cannot_explain_and_by_nothing
     assert square_loss.realizability(off, np.full(2, 1e5)) == 1.0
 
 
-def test_the_learner_is_still_learning_where_predictions_are_not_yet_chances():
+def test_realizability_is_not_rejected_while_the_learner_is_still_learning():
     """f* is in the class: the sharp test rejects, and the one that allows for learning must not."""
     learner = jr.squarecb(gamma=2.0, eta=0.02, start="zero")
     run = jr.simulate(learner, orthogonal(), exposures=40, seeds=6)

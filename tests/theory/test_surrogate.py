@@ -80,7 +80,7 @@ def test_a_tool_that_is_right_and_has_no_probability_costs_infinitely_much():
         ({"shares": np.array([1.5, -0.5, 0.0])}, "least of shares must be >= 0, got -0.5"),
     ],
 )
-def test_what_is_no_probability_is_refused(change, message):
+def test_arrays_that_are_no_probabilities_are_refused(change, message):
     given = {"posteriors": ETA, "predictions": PREDICTED, "shares": SHARES}
     with pytest.raises(ValueError, match=message):
         excess_risk(**given | change)

@@ -171,7 +171,7 @@ def test_a_batch_is_split_and_the_gradients_are_summed():
     assert "all-gather" not in program
 
 
-def test_parameters_and_the_optimisers_state_lie_where_the_rules_say():
+def test_parameters_and_optimiser_state_are_placed_by_the_rules():
     mesh = sharding.make_mesh(data=4, model=2)
     split = fitted(mesh=mesh, rules=RULES)
     assert_close(split, alone())
@@ -181,7 +181,7 @@ def test_parameters_and_the_optimisers_state_lie_where_the_rules_say():
         assert tree["dense"]["bias"].sharding.is_fully_replicated
 
 
-def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path):
+def test_an_interrupted_fit_resumes_to_the_same_bits(tmp_path):
     straight, asked, validated = alone(), itertools.count(1), []
 
     def seen(params):

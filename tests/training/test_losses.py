@@ -37,7 +37,7 @@ def bce_by_hand(logits, labels, candidates):
     return np.mean(rows)
 
 
-def test_padding_is_nobodys_label():
+def test_padding_is_no_label():
     got = is_label(jnp.array([[0, 2, -1]]), jnp.array([[2, -1], [-1, -1]]))
     np.testing.assert_array_equal(got, [[False, True, False], [False, False, False]])
 
@@ -131,7 +131,7 @@ def test_info_nce_in_the_batch_takes_all_but_documents_of_own_labels():
     np.testing.assert_allclose(info_nce(**NEAR, temperature=0.5), want, rtol=1e-6)
 
 
-def test_info_nce_knows_a_document_by_its_tool_where_the_labels_are_unknown():
+def test_info_nce_identifies_documents_by_tool_if_labels_are_unknown():
     q, d = NEAR["queries"], NEAR["documents"]
     unknown, tools = np.full((3, 1), -1), np.array([7, 7, 5])  # d[0] and d[1] have the same tool
     got = info_nce(q, d, unknown, tools, temperature=0.5)

@@ -57,7 +57,7 @@ def test_a_window_wider_than_the_data_takes_all_other_queries():
     assert set(map(tuple, got.positions.tolist())) == set(by_hand(*data, 100, 20, False)[0])
 
 
-def test_no_query_meets_its_own_text_unless_the_reference_is_asked_for():
+def test_a_query_is_not_its_own_positive_except_in_the_reference():
     vectors, labels, texts = make(60, tools=8, copies=30)
     anchor, *others = query2query(vectors, labels, texts).positions.T
     text = np.array(texts)
@@ -128,7 +128,7 @@ def test_a_small_catalogue_gives_all_the_wrong_tools_there_are():
     assert sorted(map(tuple, got.tolist())) == [(0, 0, 2), (0, 0, 3), (0, 1, 2), (0, 1, 3)]
 
 
-def test_what_cannot_be_mined_is_refused():
+def test_bad_arguments_of_mining_are_refused():
     vectors, labels, texts = make(5)
     with pytest.raises(ValueError, match=r"must be of one length, got \(5, 4, 5\)"):
         query2query(vectors, labels[:4], texts)
@@ -161,7 +161,7 @@ def test_every_wrong_tool_is_drawn_about_as_often():
     assert (np.abs(np.delete(counts, 2) - 1200) < 4 * np.sqrt(1200)).all()
 
 
-def test_where_wrong_tools_run_out_there_is_none():
+def test_there_are_no_more_negatives_than_wrong_tools():
     pairs = random_negatives(LABELS, 5, count=4)
     assert (pairs >= 0).sum(axis=1).tolist() == [6, 5, 5, 6]
 

@@ -16,7 +16,7 @@ def rates(schedule, steps):
 
 
 @pytest.mark.parametrize(("warmup", "total"), [(1, 20), (5, 20), (20, 20)])
-def test_ours_rises_from_a_share_of_the_peak_and_falls_to_zero_after_the_last_step(warmup, total):
+def test_warmup_cosine_rises_to_the_peak_and_falls_to_zero_after_the_last_step(warmup, total):
     got = rates(warmup_cosine(0.3, warmup=warmup, total=total), total + 3)
     theirs = optax.warmup_cosine_decay_schedule(0.3 / warmup, 0.3, warmup - 1, total)
     if warmup > 1:  # optax needs at least one step of warm-up

@@ -29,7 +29,7 @@ LABELS = PAIRS[:, 1:2]
         ([[4], [4, 4]], (1, 0)),
     ],
 )
-def test_what_all_texts_begin_and_end_with_is_their_frame(texts, want):
+def test_the_frame_is_the_common_prefix_and_suffix_of_all_texts(texts, want):
     assert frame(texts) == want
 
 
@@ -39,7 +39,7 @@ def test_words_are_between_the_ends_of_the_frame():
 
 
 @pytest.mark.parametrize("most", [0.0, 0.4, 1.0])
-def test_a_share_between_none_and_most_is_left_out(most):
+def test_at_most_the_given_share_of_words_is_dropped(most):
     mask = jnp.arange(220) < 210
     words = droppable([210], (5, 5), 220)
     rows = jnp.broadcast_to(mask, (500, 220))
@@ -120,7 +120,7 @@ def test_only_the_query_loses_words_where_a_pair_is_judged():
     assert lost >= {0, 1, 2, 3}
 
 
-def test_nothing_is_drawn_where_nothing_is_dropped():
+def test_without_word_dropout_no_key_is_needed():
     def embed(params, ids, mask, key=None):
         return params * jnp.stack([mask.sum(axis=1), ids.sum(axis=1)], axis=1)
 
@@ -129,7 +129,7 @@ def test_nothing_is_drawn_where_nothing_is_dropped():
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
-def test_a_share_that_is_none_is_refused(share):
+def test_a_share_outside_0_to_1_is_refused(share):
     for make in (
         lambda: matching(None, QUERIES, DOCUMENTS, LABELS, PAIRS, drop_words=share, size=4),
         lambda: verdicts(None, QUERIES, DOCUMENTS, PAIRS, drop_words=share, size=4),

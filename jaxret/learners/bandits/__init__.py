@@ -1,12 +1,12 @@
 """Published contextual bandits as learners of tools.
 
-    linucb, ridge_epsilon_greedy    one ridge regression a tool: a bonus, or a share of exploration
+    linucb, ridge_epsilon_greedy    one ridge regression per tool: a bonus, or epsilon-greedy
     linucb_shared, lints            one regression on features of query and tool: a bonus, or
                                     Thompson draws
     neural_linear                   Thompson draws of that regression, with learnt noise
-    squarecb, fastcb                a regression a tool by descent, inverse-gap weighting
+    squarecb, fastcb                a regression per tool by descent, inverse-gap weighting
     banditron, gaptron, soba        multiclass perceptrons with bandit feedback
-    logistic_ucb                    a logistic regression a tool, a diagonal Hessian, a bonus
+    logistic_ucb                    a logistic regression per tool, a diagonal Hessian, a bonus
     bootstrapped                    copies of `greedy` that weight the rewards differently
     success_prior                   `greedy`, with each tool's success rate added to its logit
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxret.learners.bandits import common
-from jaxret.learners.bandits.common import Acting, Start
-from jaxret.learners.learner import CustomStructure, Learner
+from jaxret.learners.bandits.common import Start
+from jaxret.learners.learner import Acting, CustomStructure, Learner
 from jaxret.learners.presets import greedy
 from jaxret.learners.registry import preset
 from jaxret.learners.replay import draw_key

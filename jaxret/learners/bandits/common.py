@@ -8,19 +8,21 @@ Letters: I items, d width, N queries.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from jaxret.learners import learner as contract
 from jaxret.learners.learner import (
-    Act,
+    Acting,
     Learner,
     PerItem,
     Scores,
     Structure,
     Update,
+    first_state,
     where_observed,
 )
 from jaxret.rules import projections
@@ -30,13 +32,6 @@ from jaxret.runtime.validate import require
 from jaxret.types import State
 
 Start: TypeAlias = Literal["document", "zero"]
-
-
-class Acting(NamedTuple):
-    """The `act` of a learner, and the probability of each choice."""
-
-    act: Act
-    probabilities: PerItem | None  # None: they have no closed form
 
 
 def bandit(
@@ -65,9 +60,6 @@ def bandit(
       structure: further rows of the state, and the map of queries; None: ``theta`` holds all rows,
         and queries are not mapped.
 
-    Returns:
-      The learner.
-
     Raises:
       ValueError: if ``start`` is unknown.
     """
@@ -76,10 +68,7 @@ def bandit(
     def init(theta, available=None):
         theta = theta if start == "document" else jnp.zeros_like(theta)
         theta = projections.project(projection or projections.none(), theta)
-        available = jnp.ones(len(theta), bool) if available is None else available
-        return State(
-            theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=extra(theta)
-        )
+        return first_state(theta, available, extra(theta))
 
     def update(state, query, choice, feedback):
         return where_observed(feedback, state, learn(state, query, choice, feedback))
@@ -105,19 +94,12 @@ def acting_by(policy: Policy, values: PerItem) -> Acting:
     Args:
       policy: a policy of one item.
       values: state and query [d] -> [I]; absent items are masked here.
-
-    Returns:
-      The act and its probabilities.
     """
 
-    def act(state, query, key):
-        return policy.show(key, where_available(state, values(state, query)), None)
+    def masked(state, query):
+        return where_available(state, values(state, query))
 
-    def probabilities(state, query):
-        assert policy.probabilities is not None
-        return policy.probabilities(where_available(state, values(state, query)))
-
-    return Acting(act, None if policy.probabilities is None else probabilities)
+    return contract.acting_by(policy, masked)
 
 
 def with_start(learner: Learner, start: Start) -> Learner:

@@ -26,8 +26,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxret.learners.bandits import common
-from jaxret.learners.bandits.common import Acting, Start
-from jaxret.learners.learner import Learner
+from jaxret.learners.bandits.common import Start
+from jaxret.learners.learner import Acting, Learner
 from jaxret.learners.registry import preset
 from jaxret.rules import projections
 from jaxret.runtime import over_items
@@ -37,7 +37,7 @@ from jaxret.types import PRNGKey, Slate
 
 @preset
 def squarecb(*, gamma: float = 100.0, eta: float = 0.1, start: Start = "document") -> Learner:
-    """SquareCB: square loss, a linear model a tool, inverse-gap weighting.
+    """SquareCB: square loss, a linear model per tool, inverse-gap weighting.
 
     Foster and Rakhlin (2020), Algorithm 1, with online gradient descent on the square loss as the
     oracle, one of the oracles that the paper names:
@@ -85,7 +85,7 @@ def fastcb(
     centre: float = 0.5,
     start: Start = "document",
 ) -> Learner:
-    """FastCB: log loss, a logistic model a tool, reweighted inverse-gap weighting.
+    """FastCB: log loss, a logistic model per tool, reweighted inverse-gap weighting.
 
     Foster and Krishnamurthy (2021), Algorithm 1, with online gradient descent on the log loss of a
     logistic model, which is convex, as the oracle:

@@ -14,7 +14,7 @@ for the cosine and 0 for the rest; with 'zero' it is 0, and the documents serve 
     R    <- R - R u u^T / (v + sqrt(v))             u = R^T x,  v = 1 + |u|^2
 
 The update of R is Potter's square root (1963) of the Sherman-Morrison formula. It costs m^2
-products a round, R R^T stays positive semidefinite, and a draw of w is a product with R, so no
+products per round, R R^T stays positive semidefinite, and a draw of w is a product with R, so no
 matrix is ever decomposed. Mean, covariance and noise are conjugate; only `neural_linear` uses the
 noise. The regression predicts the reward of each tool separately, so queries with several right
 tools need no special case.
@@ -30,8 +30,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxret.learners.bandits import common
-from jaxret.learners.bandits.common import Acting, Start
-from jaxret.learners.learner import CustomStructure, Learner
+from jaxret.learners.bandits.common import Start
+from jaxret.learners.learner import Acting, CustomStructure, Learner
 from jaxret.learners.registry import preset
 from jaxret.rules import policies
 from jaxret.runtime.validate import require
@@ -132,7 +132,7 @@ def neural_linear(
 
     The variance of the draws is learnt, since mean, covariance and noise are conjugate. Departures
     from the paper: the network is the encoder, which is not trained further; one regression is
-    shared by all tools, since most tools are shown too seldom for one of their own; the noise
+    shared by all tools, since most tools are shown too rarely to have their own; the noise
     begins with mean 1/4, the largest variance of a bit, where the paper's begins at shape = rate =
     6. There is no guarantee. The probability of a tool has no closed form: the propensity is NaN.
 

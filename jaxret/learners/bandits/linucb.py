@@ -1,10 +1,10 @@
-"""One exact ridge regression a tool: LinUCB with disjoint models, and epsilon-greedy.
+"""One exact ridge regression per tool: LinUCB with disjoint models, and epsilon-greedy.
 
     A_a     = ridge I + sum_s q_s q_s^T             over the rounds s in which tool a was shown
     A_a^-1  = I / ridge - sum_s g_s g_s^T           g_s = A^-1 q_s / sqrt(1 + q_s^T A^-1 q_s)
     W_a    <- W_a + A_a^-1 q (y - W_a q)            with q counted in A_a
 
-The second line is the Sherman-Morrison formula, applied round after round: one vector a round
+The second line is the Sherman-Morrison formula, applied round after round: one vector per round
 determines the inverses of all tools. T rounds therefore take T d numbers for any number of tools:
 25 MB for 4,096 rounds of width 1,536, where an inverse for each of 43,215 tools would take 408 GB.
 A round costs I d + C d products.
@@ -53,7 +53,7 @@ def linucb(
     start: Start = "document",
     capacity: int = 4096,
 ) -> Learner:
-    """LinUCB, one exact model a tool: the largest mean plus a bonus for uncertainty.
+    """LinUCB, one exact model per tool: the largest mean plus a bonus for uncertainty.
 
     Li, Chu, Langford and Schapire (2010), Algorithm 1, whose ridge is 1:
 
@@ -101,7 +101,7 @@ def ridge_epsilon_greedy(
     start: Start = "document",
     capacity: int = 4096,
 ) -> Learner:
-    """Epsilon-greedy on the means of an exact ridge regression a tool.
+    """Epsilon-greedy on the means of an exact ridge regression per tool.
 
     Langford and Zhang (2007), with a constant rate of exploration in place of their epochs:
 
@@ -143,7 +143,7 @@ def ridge_learner(
     start: Start,
     capacity: int,
 ) -> Learner:
-    """Builds a learner that predicts rewards by one ridge regression a tool.
+    """Builds a learner that predicts rewards by one ridge regression per tool.
 
     Args:
       name: name of the learner.
@@ -153,9 +153,6 @@ def ridge_learner(
       scale: expected reward at a cosine of 1 with the document, > 0; may be traced.
       start: initial rows, 'document' or 'zero'.
       capacity: C, rounds in the ring buffer, >= 1.
-
-    Returns:
-      The learner.
 
     Raises:
       ValueError: if a setting is out of range.

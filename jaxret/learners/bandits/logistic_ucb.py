@@ -1,4 +1,4 @@
-"""Logistic UCB: one logistic regression a tool with a diagonal Hessian, and a bonus."""
+"""Logistic UCB: one logistic regression per tool with a diagonal Hessian, and a bonus."""
 
 import jax
 import jax.numpy as jnp

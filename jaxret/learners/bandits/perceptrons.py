@@ -1,6 +1,6 @@
 """Multiclass perceptrons with bandit feedback: Banditron, Gaptron, SOBA.
 
-All three assume one right tool a query. Banditron and Gaptron are rank one, have the blocked form
+All three assume one right tool per query. Banditron and Gaptron are rank one, have the blocked form
 and need no memory beside Theta; SOBA needs I d more numbers. All are feasible with 43,215 tools of
 width 1,536.
 
@@ -65,9 +65,6 @@ def banditron(
       schedule: factor of eta by round; None: constant.
       start: initial rows, 'document' or 'zero'.
 
-    Returns:
-      The learner.
-
     Raises:
       ValueError: if a setting is out of range.
     """
@@ -119,9 +116,6 @@ def gaptron(
       eta: step size, >= 0; multiplied by 1 / pi, which is at most K / gamma.
       start: initial rows, 'document' or 'zero'.
 
-    Returns:
-      The learner.
-
     Raises:
       ValueError: if a setting is out of range.
     """
@@ -151,9 +145,6 @@ def gap_map(*, gamma: float) -> Policy:
 
     Args:
       gamma: smallest probability of showing a uniformly drawn tool, in (0, 1].
-
-    Returns:
-      The policy.
 
     Raises:
       ValueError: if ``gamma`` is out of range.

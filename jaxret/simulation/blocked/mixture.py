@@ -5,7 +5,7 @@ Experts share only the queries, the items shown and the rewards. A round mixes t
 would alone (`jaxret.simulation.blocked.rank_one`, mapped over experts). Experts of one kind are
 one program; experts that never move share one product with the documents.
 
-Letters: I items, d width, B rounds a block, b rounds a tile, G experts, g of one kind.
+Letters: I items, d width, B rounds per block, b rounds per tile, G experts, g of one kind.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Updates of a query map at the end of a block (`jaxret.simulation.blocked.rank_one`).
 
-Letters: I items, d width, B rounds a block, m lines a round, n lines.
+Letters: I items, d width, B rounds per block, m lines per round, n lines.
 """
 
 from typing import Any, NamedTuple
@@ -72,7 +72,7 @@ def pulls(
       u: direction of each line [Bm, d].
       pending: P [Bm, I].
       f_e: f_s e_s [Bm, I].
-      m: lines a round.
+      m: lines per round.
       axis: the mesh axis of the items, or None.
 
     Returns:

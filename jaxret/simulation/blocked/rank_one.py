@@ -6,7 +6,7 @@ within a block of B rounds the pending updates have rank B, so
     Theta_t q_t = Theta q_t - sum_{s < t in block} e_s (q_s . q_t),      e_s = eta_s c_s / tau
 
 needs Theta only through ``S = Q Theta^T`` and the Gram matrix ``Q Q^T``; the block ends with
-``Theta <- Theta - E^T Q``. Two matrix products a block, the same items and the same Theta as
+``Theta <- Theta - E^T Q``. Two matrix products per block, the same items and the same Theta as
 the scan but for rounding. Projections stay exact: a row's norm follows from its logit
 (`jaxret.rules.projections`), so a row carries a running factor f, by which its pending updates
 are divided. Inside a block, tiles of a few rounds keep the work of a round in cache.
@@ -33,7 +33,7 @@ phases: the replayed lines come after the round's own line, and all n at once.
     close      adds the pending updates of the tile to those of the block
     end        applies the pending updates to Theta
 
-Letters: I items, d width, B rounds a block, b rounds a tile, m lines a round, of which n are
+Letters: I items, d width, B rounds per block, b rounds per tile, m lines per round, of which n are
 past rounds.
 """
 
@@ -151,11 +151,7 @@ class Carry(NamedTuple):
 
 
 def parts(learner: Learner) -> tuple[Rule, Replay | None]:
-    """Returns the rule of a rank-one learner, and its experience replay or None.
-
-    Args:
-      learner: learner with a blocked form.
-    """
+    """Returns the rule of a rank-one learner, and its experience replay or None."""
     structure = learner.structure
     if isinstance(structure, Replay):
         return structure.rule, structure
@@ -273,7 +269,7 @@ def learn(
       turn: the round.
       computed: second value that `logits` returned for the round.
       choice: the item that was used, and its propensity.
-      feedback: the reward and whether it was observed; labels for an oracle alone.
+      feedback: the reward and whether it was observed; labels only for an oracle.
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:

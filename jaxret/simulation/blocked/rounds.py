@@ -9,7 +9,7 @@ The kernel of a rank-one learner is `jaxret.simulation.blocked.rank_one`, that o
 `jaxret.simulation.blocked.mixture`, that of mini-batches `jaxret.simulation.blocked.minibatch`.
 Tiles of a few rounds keep the work of a round in cache.
 
-Letters: I items, d width, B rounds a block, b rounds a tile.
+Letters: I items, d width, B rounds per block, b rounds per tile.
 """
 
 from functools import partial

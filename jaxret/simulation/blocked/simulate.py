@@ -74,11 +74,7 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
 
 
 def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
-    """Returns the rule and replay of a learner, or of each kind of expert of a mixture that moves.
-
-    Args:
-      learner: learner with a blocked form.
-    """
+    """Returns rule and replay of a learner, or of each kind of a mixture's experts that move."""
     return [parts(one) for one in _movers(learner)]
 
 

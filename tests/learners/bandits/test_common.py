@@ -73,7 +73,7 @@ def learner(name, **settings):
 
 @pytest.mark.parametrize("start", ["document", pytest.param("zero", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_it_satisfies_the_contract_of_a_learner(name, start):
+def test_every_bandit_satisfies_the_contract(name, start):
     check_learner(learner(name, start=start))
 
 
@@ -205,7 +205,7 @@ def distracted(seed=0):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_solves_a_problem_that_static_retrieval_does_not(name):
+def test_every_bandit_solves_a_problem_that_static_retrieval_does_not(name):
     task = distracted()
     static = jr.simulate(jr.frozen(), task).accuracy.mean
     run = jr.simulate(learner(name, **SOLVES[name]), task, exposures=3, seeds=2)

@@ -69,7 +69,7 @@ def shown(world, base):
     return np.stack([by_hand(world.theta, query, base)[item] for query, item in each])
 
 
-def test_it_is_the_posterior_of_all_observations_at_once():
+def test_observing_one_by_one_gives_the_posterior_of_all_observations():
     with jax.enable_x64(True):
         for n in (0, 1, 7, 40):
             known, (mean, precision, shape, rate) = posterior(n), direct(n)

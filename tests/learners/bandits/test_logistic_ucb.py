@@ -16,7 +16,7 @@ SETTINGS = {"alpha": ALPHA, "ridge": RIDGE, "tau": TAU, "centre": CENTRE}
 
 
 @pytest.mark.parametrize("start", ["document", "zero"])
-def test_its_step_minimises_what_chapelle_and_li_minimise(rounds, taught, start):
+def test_a_step_minimises_the_objective_of_chapelle_and_li(rounds, taught, start):
     world = rounds(rounds=25)
     world.rewards[3] = 0.3  # a fractional reward
     learner = logistic_ucb(**SETTINGS, start=start)
@@ -42,7 +42,7 @@ def test_its_step_minimises_what_chapelle_and_li_minimise(rounds, taught, start)
     np.testing.assert_allclose(scores, expit(world.queries[:3] @ w.T - offset), atol=1e-6)
 
 
-def test_it_shows_the_best_mean_with_its_bonus(rounds, float64):
+def test_the_tool_with_the_largest_mean_plus_bonus_is_shown(rounds, float64):
     """The Hessians of the tools differ as much as their means."""
     world, rng = rounds(items=30, rounds=20), np.random.default_rng(1)
     learner, h = logistic_ucb(**SETTINGS), 10 ** rng.uniform(-1, 2, size=(30, 6))

@@ -164,6 +164,6 @@ def test_over_devices_that_do_not_divide_the_catalogue_experts_keep_no_padding(p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["drawn", "rows alone, of slates", "replayed"])
-def test_they_satisfy_the_contract(name):
+def test_mixtures_with_a_blocked_form_satisfy_the_contract(name):
     """Includes a run on eight devices."""
     check_learner(RULES[name])

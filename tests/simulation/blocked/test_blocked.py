@@ -230,7 +230,7 @@ def test_the_blocked_form_is_the_scan(run):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
 
 
-def test_the_dice_of_the_world_are_not_those_of_the_learner(problem):
+def test_draws_of_the_environment_are_independent_of_the_policys(problem):
     catalogue, stream = problem(times=40)
     rule = banditron(tau=TAU, eta=0.0, epsilon=0.5, **FREE)
     environment, key = Environment(noise_rate=0.3), jax.random.key(6)

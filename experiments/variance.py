@@ -6,7 +6,7 @@
 Runs every estimator, under label noise of rate rho, in a catalogue of a few tools and in the whole
 catalogue. Only queries with one label are used, as the theory assumes.
 
-    bias, variance   of the coefficients c against the gradient p - 1[i*] (`moments.py`), exact,
+    bias, variance   of the coefficients c against the gradient p - 1[i*], exact,
                      averaged over a sample of the streamed queries: at Theta_1 with one tau for
                      all, and (final) at the estimator's last embeddings and its tau.
                      ``variance_median`` is that of the median query, since few queries, whose right
@@ -19,16 +19,25 @@ catalogue. Only queries with one label are used, as the theory assumes.
                      the cost of drawing tools counts against the other learners; this does not
                      apply (final) to the same ratio of nDCG by the last embeddings
 
-Exact moments include draws that never occur in a stream (see `moments.py`): if p is concentrated,
-an unbiased estimator with a variance of 1e20 is biased in practice.
+Exact moments include draws that never occur in a stream: with p* = 1e-9 the variance of Eq. (4),
+1 / p* - 1, is a billion, while in a stream of a million rounds the right item is hardly ever drawn
+and the estimate is biased in practice.
+
+Letters: I items, d width, N queries, S seeds.
 
 2 cores, beside other work: UltraTool 5 min.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
 from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
@@ -39,19 +48,34 @@ from experiments.common.learners import PARTS
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.variance.estimator_study import set_up, study
 from jaxret.evaluation import plots
 from jaxret.learners.learner import Learner
-from jaxret.learners.rank_one import rank_one
+from jaxret.learners.rank_one import Rule, rank_one, rule_of
+from jaxret.runtime import over_items
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import from_registry, require
+from jaxret.task import Task
+from jaxret.theory.checks import Moments, moments
+from jaxret.theory.comparators import proximal_losses
+from jaxret.theory.regret import cumulative_regret
 
 ORACLE = "full_information"
+METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 MOMENTS = ("bias", "variance", "variance_median", "final/bias", "final/variance_median")
 REACHED = ("online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
 GAPS = {"online/accuracy": "gap_closed", "final/ndcg@{k}": "final/gap_closed"}
 AXES = ("bias", "variance_median")  # axes of the figure
 MARKS = "osD^vP*X"  # marker per rate
+
+
+class Catalogue(NamedTuple):
+    """Some tools, and everything that is the same for every learner on them."""
+
+    size: str  # size of the catalogue, as the results name it
+    task: Task  # the tools, and the queries with one label that they answer
+    validation: Bool[np.ndarray, " N"]  # the queries that choose settings
+    sample: Int[np.ndarray, " n"]  # positions of the queries on which moments are taken
+    comparator: Float[np.ndarray, " N"]  # losses of the comparator
 
 
 @experiment("variance")
@@ -196,6 +220,157 @@ def moments_figure(
     ax.legend(marks, labels, ncols=4, handletextpad=0, columnspacing=1, **place)
     plots.label_points(ax, np.array(ends), names, colours)
     run.save_figure(figure, f"bias_variance_{size}")
+
+
+def set_up(cfg: DictConfig, task: Task, size: Any) -> Catalogue:
+    """Draws some tools (or takes all), the queries that they answer, and the parts of these."""
+    items = len(task.theta)
+    if size != "all" and size > items:
+        raise ValueError(f"sizes: {cfg.dataset.name} has {items} tools, fewer than {size}")
+    generator = np.random.default_rng(cfg.seed)
+    kept = np.sort(generator.permutation(items)[: items if size == "all" else size])
+    rows = ((task.labels >= 0).sum(axis=1) == 1) & np.isin(task.labels[:, 0], kept)
+    # No queries are held out, but they are the same as with a held-out share.
+    parts = task.parts(validation=cfg.validation, heldout=0.5, seeds=[cfg.seed])
+    ours = parts.validation[0][rows]
+    if not ours.any() or ours.all():
+        raise ValueError(f"sizes: the {size} tools drawn answer too few queries with one label")
+    some = replace(
+        task.select(rows),
+        ids=tuple(task.ids[item] for item in kept),
+        theta=task.theta[kept],
+        labels=np.searchsorted(kept, task.labels[rows][:, :1]).astype(np.int32),
+    )
+    _, comparator = proximal_losses(
+        *(some.theta, some.queries, some.labels),
+        tau=cfg.comparator.tau,
+        eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
+        counts=cfg.exposures * ~ours,
+    )
+    sample = generator.permutation(np.flatnonzero(~ours))[: cfg.moments.queries]
+    return Catalogue(str(size), some, ours, sample, comparator)
+
+
+def study(
+    cfg: DictConfig,
+    run: RunDirectory,
+    catalogue: Catalogue,
+    name: str,
+    make: Callable[..., Learner],
+    seeds: range,
+) -> dict[float, dict[str, np.ndarray]]:
+    """Measures a learner at every rate: moments at the first and last rows, and results.
+
+    The noise rate is data, like tau and eta: all rates share one compiled program.
+
+    Returns:
+      rate -> name -> numbers.
+    """
+    task, streamed = catalogue.task, ~catalogue.validation
+    metrics = [metric.format(k=cfg.k) for metric in METRICS]
+    measured = measure(make, task, catalogue.sample)
+    pairs = list(product(cfg.tau, cfg.eta_over_tau))
+    found = {}
+    for rate in cfg.rates:
+        step = f"{name}-{catalogue.size}-{rate:g}"
+        environment = jr.Environment(noise_rate=rate)
+        stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
+        stream["environment"] = environment
+
+        def ran(step=step, rate=rate, stream=stream):
+            grid = jr.grid(make, tau=list(cfg.tau), eta=list(cfg.eta_over_tau), rate=[rate])
+            grid.settings[:, 1] *= grid.settings[:, 0]
+            swept = jr.sweep(grid, task, resume=run.resume(step, "choice"), **stream)
+            best = swept.best(on=catalogue.validation, metric=f"ndcg@{cfg.k}")
+            online = jr.simulate(
+                best, task, part=streamed, resume=run.resume(step, "online"), **stream
+            )
+            ranked = jr.evaluate(online, task, metrics, part=streamed)
+            tau, eta_over_tau = pairs[swept.runs.index(best)]
+            against = cumulative_regret(online.trace.loss, catalogue.comparator, online.order)
+            moments = measured(np.asarray(online.states.theta), tau, rate)
+            return {
+                **{f"final/{metric}": x.values for metric, x in ranked.items()},
+                **{f"final/{key}": x for key, x in moments.items()},
+                "online/accuracy": online.trace.success.mean(axis=1),
+                "online/regret": against[:, -1],
+                "online/tau": np.full(len(seeds), tau),
+                "online/eta_over_tau": np.full(len(seeds), eta_over_tau),
+            }
+
+        at_start = partial(measured, task.theta[None], cfg.moments.tau, rate)
+        found[rate] = run.result(f"{step}-moments", at_start) | run.result(step, ran)
+    return found
+
+
+def measure(make: Callable[..., Learner], task: Task, sample: Int[np.ndarray, " n"]) -> Callable:
+    """Returns (thetas [S, I, d], tau, rate) -> bias and variance [S] over the sample."""
+
+    @jax.jit
+    def of_rows(theta, queries, labels, tau, rate):
+        rule = rule_of(make(tau=tau, eta=0.0, rate=rate))
+        assert rule is not None
+        found = over_queries(rule, theta, queries, labels, noise_rate=rate)
+        return found.bias, found.variance
+
+    def measured(thetas, tau, rate):
+        queries, labels = task.queries[sample].astype(np.float64), task.labels[sample, 0]
+        setting = float(tau), float(rate)
+        with jax.enable_x64(True):
+            each = [of_rows(x.astype(np.float64), queries, labels, *setting) for x in thetas]
+        bias, variance = (np.array(values) for values in zip(*each, strict=True))
+        return {
+            "bias": bias.mean(axis=1),
+            "variance": variance.mean(axis=1),
+            "variance_median": np.median(variance, axis=1),
+        }
+
+    return measured
+
+
+def of_round(
+    rule: Rule,
+    logits: Float[Array, " I"],
+    label: Int[Array, ""],
+    *,
+    noise_rate: float | Float[Array, ""] = 0.0,
+) -> Moments:
+    """Computes the moments of one round with one right item, over the policy's probabilities.
+
+    Args:
+      rule: rule with the policy and the estimator.
+      logits: ``theta . q / tau``, minus infinity where an item is absent.
+      label: right item, which is available.
+      noise_rate: rho.
+
+    Raises:
+      ValueError: if the policy has no probabilities.
+    """
+    probabilities = rule.policy.probabilities
+    if probabilities is None:
+        raise ValueError(
+            f"policy {rule.policy.name!r} with k={rule.policy.k} has no probabilities: exact "
+            "averages need a policy that shows one item with known probabilities"
+        )
+    given = {"propensity": probabilities(logits), "noise_rate": noise_rate}
+    return moments(rule.estimator, over_items.softmax(logits, None), label, **given)
+
+
+def over_queries(
+    rule: Rule,
+    theta: Float[Array, "I d"],
+    queries: Float[Array, "N d"],
+    labels: Int[Array, " N"],
+    *,
+    noise_rate: float | Float[Array, ""] = 0.0,
+) -> Moments:
+    """Computes the moments of a round with each query, at constant embeddings."""
+
+    def one(query_and_label):
+        query, label = query_and_label
+        return of_round(rule, theta @ query / rule.tau, label, noise_rate=noise_rate)
+
+    return lax.map(one, (queries, labels))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""Analysis of retrieval failures: `python -m experiments.analyse_retrieval`."""

@@ -1,1 +1,0 @@
-"""Ablation of the fields of a tool profile: `python -m experiments.document_ablation`."""

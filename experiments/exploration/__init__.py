@@ -1,1 +1,0 @@
-"""Temperature and exploration over a grid: `python -m experiments.exploration`."""

@@ -1,1 +1,0 @@
-"""Changes of rankings while learning: `python -m experiments.forgetting`."""

@@ -1,1 +1,0 @@
-"""Your own rule compared with the presets: `python -m experiments.race`."""

@@ -1,1 +1,0 @@
-"""Regret over horizons, and its bounds: `python -m experiments.regret`."""

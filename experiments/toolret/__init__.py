@@ -1,1 +1,0 @@
-"""ToolRet's protocol, for `experiments.evaluate_toolret`."""

@@ -1,1 +1,0 @@
-"""Bias and variance of estimators from one bit: `python -m experiments.variance`."""

@@ -1,1 +1,0 @@
-"""Initial embeddings of learners: `python -m experiments.warm_start`."""
