@@ -80,7 +80,7 @@ def open(
       tile: b, rounds of the tile.
 
     Returns:
-      The logits of the tile, and its carry.
+      The logits of the tile [b, I], and its carry.
     """
     del learner
     logits, own = (
