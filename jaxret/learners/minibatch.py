@@ -77,7 +77,11 @@ class Batches(NamedTuple):
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Returns the queries [..., d]: there is no map."""
+        """Returns the queries: there is no map.
+
+        Returns:
+          [..., d].
+        """
         return queries
 
     def end_batch(self, state: State) -> State:
