@@ -220,18 +220,18 @@ def top(scores: Float[np.ndarray, "N I"], k: int) -> Int[np.ndarray, "N k"]:
 
 
 def figure(cfg: DictConfig, run: RunDirectory, results: dict[str, np.ndarray]) -> None:
-    """Draws the gain of the streamed queries over the number of bits."""
-    metric = f"gain/ndcg@{cfg.k}"
+    """Draws the gain of the streamed queries over the number of bits, as curves of several rows."""
     drawn, ax = plots.new_figure("bits of feedback", f"gain in nDCG@{cfg.k}, streamed queries")
     names = [name.removesuffix("/rounds") for name in results if name.endswith("/rounds")]
-    for curve in dict.fromkeys(name.rpartition("/")[0] for name in names if "/" in name):
-        points = [name for name in names if name.rpartition("/")[0] == curve]
+    curves: dict[str, list[str]] = {}
+    for name in names:
+        curves.setdefault(name.rpartition("/")[0] or name, []).append(name)
+    for curve, points in curves.items():
+        if len(points) == 1 and "/" in curve:
+            continue  # a row beside the curves
         bits = np.array([results[f"{name}/rounds"].mean() for name in points])
-        gains = np.stack([results[f"{name}/{metric}"] for name in points], axis=1)
-        plots.curve_with_band(ax, bits, gains, curve)
-    for grid in learner_grids(cfg):
-        bits = np.array([results[f"{grid.name}/rounds"].mean()])
-        plots.curve_with_band(ax, bits, results[f"{grid.name}/{metric}"][:, None], grid.name)
+        gains = np.stack([results[f"{name}/gain/ndcg@{cfg.k}"] for name in points], axis=1)
+        plots.curve_with_band(ax, bits, gains, curve).set(marker="o", markersize=4)
     ax.set(xscale="log")
     plots.label_curves(ax)
     run.save_figure(drawn, "gain")
