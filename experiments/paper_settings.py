@@ -1,146 +1,240 @@
-"""How much do the paper's settings change scores in one pass?           (ORAG C.2, tau = 1)
+"""Do the paper's own settings learn, at the paper's scale?       (ORAG Table 1, Figure 11a, C.2)
 
     uv run python -m experiments.paper_settings
     uv run python -m experiments.paper_settings dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool
 
-Runs every learning rate of the paper's search, and some above it, for its trainer (AdamW over
-batches of 40, 1/sqrt(t)) and for Eq. (4) itself (SGD, 1/sqrt(t)), with each query once: on DeskBank
-50 updates of AdamW, where the paper makes some 3,000. For every rate:
+The paper's softmax has no temperature (tau = 1). Its Table 1 comes from some 3,000 updates of
+AdamW over batches of 5 to 50 rounds, at embeddings of 1,536 and more coordinates. A row is
 
-    change      of a score q . theta between first and last embeddings: mean and largest
-    bound       on the largest change for any feedback (`experiments.score_drift`; for SGD its mean
-                over draws, for the tool that is right most often)
-    reordered   share of queries whose first ten tools or their order differ afterwards
-    ndcg        after minus before, on the streamed queries
+    adamw/SCHEDULE/WIDTH/BATCH    ``updates`` updates of AdamW, so ``updates * BATCH`` rounds
+    no_success/..                 the same, but every reward is 0: what moves without information
+    sgd/SCHEDULE/EXPOSURES        Algorithm 1 with Eq. (4), free rows, each query EXPOSURES times
+    greedy, orag, ..              a learner of configs/learners.yaml with a temperature, each query
+                                  once, its setting chosen on the validation part
 
-and the gap between the first and the second score of a query, which a change must exceed to matter.
+AdamW moves each coordinate by about the learning rate, so it learns faster in more coordinates.
+WIDTH is that of vectors which repeat the encoder's ``copies`` times, divided by sqrt(copies): all
+inner products are the same, so that Algorithm 1 would not notice, and ``copies=4`` gives MiniLM's
+384 coordinates the width of text-embedding-3-large. Columns, with the static value taken off each
+``gain``:
 
-2 cores: DeskBank 20 s. Expect there, at the highest rate that the paper searches (1e-5): no score
-changes by more than 0.001 (bound 0.002) under AdamW and 0.0002 under SGD, where the first two lie
-0.023 apart; 2 % and 0.1 % of the lists of ten are reordered, and nDCG@10 rises by 0.00005.
+    rounds            bits of feedback, and ``success``, the share of them that are 1
+    gain/..           ranking of the streamed queries (the training part) by the last embeddings
+    heldout/gain/..   of queries that are never streamed
+    largest           the largest change of a score q . theta
+    reordered         share of queries whose first k tools or their order differ afterwards
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from omegaconf import DictConfig
 
 import jaxret as jr
-from experiments.common.config import plain
+from experiments.common.config import learner_grids
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from experiments.score_drift import adam_ratio, adamw_score_drift, sgd_mean_score_drift
+from jaxret.environments.environment import judged
 from jaxret.evaluation import plots
+from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
+from jaxret.learners.minibatch import adamw
+from jaxret.learners.rank_one import from_rule, rule_of
 from jaxret.rules import schedules
-from jaxret.task import Task
+from jaxret.runtime.validate import require
+from jaxret.task import Parts, Task
 
-COLUMNS = ("mean", "largest", "bound", "reordered", "ndcg")
-RULES = ("adamw", "sgd")
-SEARCHED = (1e-8, 1e-5)  # learning rates searched in the paper
+SCHEDULES = {"inverse_sqrt": schedules.inverse_sqrt(), "constant": schedules.constant()}
+COLUMNS = ("rounds", "success", "gain/ndcg@{k}", "gain/recall@{k}", "heldout/gain/ndcg@{k}")
+COLUMNS += ("heldout/gain/recall@{k}", "largest", "reordered")
+
+
+class Row(NamedTuple):
+    """One line of the table.
+
+    Attributes:
+      learner: a learner, or a grid from which each seed chooses its setting.
+      copies: copies of each vector side by side.
+      exposures: number of times that each query is streamed.
+      rounds: length at which the stream is cut; None: its end.
+      rewarded: False if every reward is 0.
+    """
+
+    learner: Learner | LearnerGrid
+    copies: int = 1
+    exposures: int = 1
+    rounds: int | None = None
+    rewarded: bool = True
 
 
 @experiment("paper_settings")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Streams once for every rate; measures, bounds, and draws the figure."""
-    rates, task, metric = plain(cfg.rates), task_of(cfg), f"ndcg@{cfg.k}"
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    before = task.queries @ task.theta.T
-    static = jr.evaluate(task.theta, task, [metric])[metric].values
-    ordered = np.sort(before, axis=1)
-    results = {"gap/median": np.array([np.median(ordered[:, -1] - ordered[:, -2])])}
+    """Streams, for each row, to its end; measures gains and moves; draws the figure."""
+    task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
+    parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
+    metrics = [f"ndcg@{cfg.k}", f"recall@{cfg.k}"]
+    protocols = {"": parts.training, "heldout/": parts.heldout}
 
-    def measure(name, learner):
-        ran = jr.simulate(learner, task, seeds=seeds, chunk=cfg.chunk, resume=run.resume(name))
-        after = [task.queries @ np.asarray(theta).T for theta in ran.states.theta]
+    def ranked(model: Any, task: Task) -> dict[str, Float[np.ndarray, " S"]]:
         return {
-            "mean": [np.abs(x - before).mean() for x in after],
-            "largest": [np.abs(x - before).max() for x in after],
-            "reordered": [reordered(before, x, cfg.k) for x in after],
-            "ndcg": jr.evaluate(ran, task, [metric])[metric].values - static,
+            f"{protocol}{metric}": np.broadcast_to(found.values, len(seeds))
+            for protocol, part in protocols.items()
+            for metric, found in jr.evaluate(model, task, metrics, part=part).items()
         }
 
-    for rule in rates:
-        for rate in rates[rule]:
-            name, learner = f"{rule}/{rate:g}", make(rule, rate, cfg.batch)
-            step = name.replace("/", "-")
-            found = run.result(step, partial(measure, step, learner))
-            results |= {f"{name}/{key}": values for key, values in found.items()}
-            results[f"{name}/bound"] = np.array([bound(rule, rate, task, cfg.batch)])
-    figure(run, rates, results)
+    static = ranked(task.theta, task)
+
+    def measure(name: str, row: Row) -> dict[str, np.ndarray]:
+        own = widened(task, row.copies)
+        stream: dict[str, Any] = {"seeds": seeds, "chunk": cfg.chunk, "exposures": row.exposures}
+        if not row.rewarded:
+            stream["environment"] = judged(np.zeros((len(own), len(own.theta))))
+        stream |= {"part": parts.training, "resume": run.resume(name.replace("/", "-"))}
+        if isinstance(row.learner, LearnerGrid):
+            ran = jr.sweep(row.learner, own, **stream).best(on=parts.validation, metric=metrics[0])
+        else:
+            ran = jr.simulate(row.learner, own, rounds=row.rounds, **stream)
+        gains = {
+            key.replace("/", "/gain/") if "/" in key else f"gain/{key}": value - static[key]
+            for key, value in ranked(ran, own).items()
+        }
+        success = np.nanmean(ran.trace.reward, axis=1, dtype=np.float64)
+        rounds = (ran.order >= 0).sum(axis=1)
+        return gains | {"rounds": rounds, "success": success} | moves(ran, cfg.k)
+
+    results = {f"static/{key}": value for key, value in static.items()}
+    for name, row in rows(cfg, task, parts):
+        found = run.result(name.replace("/", "-"), partial(measure, name, row))
+        results |= {f"{name}/{key}": value for key, value in found.items()}
+    figure(cfg, run, results)
     return results
 
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks the names of trainers."""
-    if unknown := sorted(set(cfg.rates) - set(RULES)):
-        raise ValueError(f"rates: unknown {unknown}; known: {', '.join(RULES)}")
+    """Checks learners, schedules, sizes and numbers of rounds."""
+    learner_grids(cfg)
+    require("updates", cfg.updates, ">= 1", lambda n: n >= 1)
+    known = f"one of {', '.join(SCHEDULES)}"
+    for name in cfg.schedules:
+        require("schedules", name, known, SCHEDULES.__contains__)
+    for name in ("batches", "copies", "exposures"):
+        require(name, list(cfg[name]), "one or more numbers >= 1", lambda x: x and min(x) >= 1)
+    require("rate", cfg.rate, "> 0", lambda x: x > 0)
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per rate."""
-    rows = [f"{rule}/{rate:g}" for rule in cfg.rates for rate in cfg.rates[rule]]
-    results_table(results, rows, COLUMNS, cfg.dataset.name)
-    print(f"gap between the first and second score, median: {results['gap/median']['mean']:.4f}")
-
-
-def make(rule: str, rate: float, batch: int) -> Learner:
-    """Makes one of the paper's two learners at tau = 1: its trainer, or Algorithm 1."""
-    if rule == "adamw":
-        return jr.paper_adamw(eta=rate, batch=batch)
-    return jr.paper_sgd(eta=rate)
-
-
-def reordered(before: Float[np.ndarray, "N I"], after: Float[np.ndarray, "N I"], k: int) -> float:
-    """Computes the share of queries whose first k items or their order changed."""
-    first, then = (np.argsort(-scores, axis=1, kind="stable")[:, :k] for scores in (before, after))
-    return float((first != then).any(axis=1).mean())
-
-
-def bound(rule: str, rate: float, task: Task, batch: int) -> float:
-    """Computes the bound on the change of any score."""
-    rounds = len(task.queries)
-    steps = rounds // batch if rule == "adamw" else rounds
-    rates = rate * np.asarray(schedules.inverse_sqrt()(jnp.arange(steps)), np.float64)
-    if rule == "sgd":
-        uses = np.bincount(task.labels[task.labels >= 0])
-        return sgd_mean_score_drift(rates, tau=1.0, share=uses.max() / rounds)
-    longest = 1 + (rates * adam_ratio(steps)).sum() * np.sqrt(task.queries.shape[1])
-    widest = task.queries[np.abs(task.queries).sum(axis=1).argmax()]
-    return adamw_score_drift(rates, widest, longest=longest)
-
-
-def figure(
-    run: RunDirectory, rates: dict[str, list[float]], results: dict[str, np.ndarray]
-) -> None:
-    """Draws the largest change over the rate, its bound dashed, and the gap of scores."""
-    drawn, ax = plots.new_figure("learning rate", "largest change of a score")
-    for rule in rates:
-        values = np.stack([results[f"{rule}/{rate:g}/largest"] for rate in rates[rule]], axis=1)
-        line = plots.curve_with_band(ax, np.array(rates[rule]), values, rule)
-        bounds = [results[f"{rule}/{rate:g}/bound"][0] for rate in rates[rule]]
-        ax.plot(rates[rule], bounds, "--", color=line.get_color(), linewidth=1)
-    ax.axhline(results["gap/median"][0], color=plots.GREY, linewidth=1)
-    ax.axvspan(*SEARCHED, color=plots.GREY, alpha=0.12, linewidth=0)
-    ax.text(SEARCHED[0] * 1.5, ax.get_ylim()[1], "searched in the paper", va="top", fontsize=9)
-    ax.set(xscale="log", yscale="log")
-    ax.annotate(
-        "median gap of the first two scores",
-        (min(r for some in rates.values() for r in some), results["gap/median"][0]),
-        xytext=(0, 3),
-        textcoords="offset points",
-        color=plots.GREY,
-        fontsize=9,
+    """Prints a line per row."""
+    columns = [column.format(k=cfg.k) for column in COLUMNS]
+    names = dict.fromkeys(
+        name.removesuffix("/rounds") for name in results if name.endswith("/rounds")
     )
+    static = ", ".join(f"{key} {x['mean']:.3f}" for key, x in results.items() if "static/" in key)
+    results_table(results, list(names), columns, f"{cfg.dataset.name}; {static}")
+
+
+def rows(cfg: DictConfig, task: Task, parts: Parts) -> Iterator[tuple[str, Row]]:
+    """Lists the rows of the table.
+
+    All batches have the first schedule and a reward; the other schedules, and the run without
+    successes, have the default batch alone.
+
+    Args:
+      cfg: config of the experiment.
+      task: task whose queries are streamed.
+      parts: parts of the queries, whose training part is streamed.
+    """
+    first, shortest = cfg.schedules[0], int(parts.training.sum(axis=1).min())
+
+    def trained(schedule: str, copies: int, batch: int, **settings) -> tuple[str, Row]:
+        learner = adamw(tau=1.0, eta=cfg.rate, batch=batch, schedule=SCHEDULES[schedule])
+        rounds = cfg.updates * batch
+        name = f"{schedule}/{copies * task.theta.shape[1]}/{batch}"
+        return name, Row(learner, copies, -(-rounds // shortest), rounds, **settings)
+
+    for copies in cfg.copies:
+        for schedule in cfg.schedules:
+            for batch in cfg.batches if schedule == first else [cfg.batch]:
+                name, row = trained(schedule, copies, batch)
+                yield f"adamw/{name}", row
+    name, row = trained(first, cfg.copies[-1], cfg.batch, rewarded=False)
+    yield f"no_success/{name}", row
+    for schedule in cfg.schedules:
+        learner = jr.paper_sgd(eta=cfg.rate)
+        rule = rule_of(learner)
+        assert rule is not None
+        learner = from_rule("sgd", rule._replace(schedule=SCHEDULES[schedule]))
+        for exposures in cfg.exposures:
+            yield f"sgd/{schedule}/{exposures}", Row(learner, exposures=exposures)
+    for grid in learner_grids(cfg):
+        yield grid.name, Row(grid)
+
+
+def widened(task: Task, copies: int) -> Task:
+    """Repeats every vector side by side, so that all inner products stay the same.
+
+    Args:
+      task: task with vectors of width d.
+      copies: number of copies, c.
+
+    Returns:
+      The task with vectors of width c d.
+    """
+    theta, queries = (
+        np.tile(x / np.sqrt(copies), copies).astype(np.float32) for x in (task.theta, task.queries)
+    )
+    return replace(task, theta=theta, queries=queries)
+
+
+def moves(run: jr.Run, k: int) -> dict[str, Float[np.ndarray, " S"]]:
+    """Computes how far the scores of all queries moved, and how many lists of k they reordered.
+
+    Args:
+      run: run of S seeds.
+      k: length of a list.
+
+    Returns:
+      ``largest`` and ``reordered`` [S].
+    """
+    before = run.task.queries @ run.task.theta.T
+    first = top(before, k)
+    found: dict[str, list[float]] = {"largest": [], "reordered": []}
+    for seed in run.seeds:
+        after = run.task.queries @ np.asarray(run.state(seed).theta).T
+        found["largest"].append(float(np.abs(after - before).max()))
+        found["reordered"].append(float((top(after, k) != first).any(axis=1).mean()))
+    return {key: np.array(values) for key, values in found.items()}
+
+
+def top(scores: Float[np.ndarray, "N I"], k: int) -> Int[np.ndarray, "N k"]:
+    """Returns the k best items of each query in order; of equal items the first comes first."""
+    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+
+
+def figure(cfg: DictConfig, run: RunDirectory, results: dict[str, np.ndarray]) -> None:
+    """Draws the gain of the streamed queries over the number of bits, as curves of several rows."""
+    drawn, ax = plots.new_figure("bits of feedback", f"gain in nDCG@{cfg.k}, streamed queries")
+    names = [name.removesuffix("/rounds") for name in results if name.endswith("/rounds")]
+    curves: dict[str, list[str]] = {}
+    for name in names:
+        curves.setdefault(name.rpartition("/")[0] or name, []).append(name)
+    for curve, points in curves.items():
+        if len(points) == 1 and "/" in curve:
+            continue  # a row beside the curves
+        bits = np.array([results[f"{name}/rounds"].mean() for name in points])
+        gains = np.stack([results[f"{name}/gain/ndcg@{cfg.k}"] for name in points], axis=1)
+        plots.curve_with_band(ax, bits, gains, curve).set(marker="o", markersize=4)
+    ax.set(xscale="log")
     plots.label_curves(ax)
-    run.save_figure(drawn, "change")
+    run.save_figure(drawn, "gain")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ Equal settings give the same object, and other numbers compile nothing.
 
 from typing import Any
 
-from jaxret.learners.adamw import adamw
 from jaxret.learners.learner import Learner
+from jaxret.learners.minibatch import adamw
 from jaxret.learners.rank_one import rank_one
 from jaxret.learners.registry import preset
 from jaxret.learners.replay import with_experience_replay

@@ -71,6 +71,7 @@ class EncoderConfig(TrainingConfig):
 
 
 _RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "document_limit": ("None or >= 1", lambda n: n is None or n >= 1),
     "window": (">= 1", lambda n: n >= 1),
     "per_anchor": ("None or >= 1", lambda n: n is None or n >= 1),
     "negatives": (">= 1", lambda n: n >= 1),
@@ -105,6 +106,7 @@ class Query2Desc(EncoderConfig):
       ValueError: for a value out of its range, naming the field.
     """
 
+    document_limit: int | None = None  # tokens a document is cut to; None: what the encoder reads
     negatives: int = 1  # drawn a query; each of its tools meets each of them
     margin: float = 0.5  # margin of distances between unit vectors, which are at most 2
     unit: bool = True  # compares unit vectors, as retrieval does
@@ -120,6 +122,7 @@ class DPR(EncoderConfig):
       ValueError: for a value out of its range, naming the field.
     """
 
+    document_limit: int | None = None  # tokens a document is cut to; None: what the encoder reads
     negatives: int = 1  # the first stage's best wrong tools
     temperature: float = 0.05  # temperature of the cosines
     mask_false: bool = True  # False: a query's other tools are negatives, as in the reference
@@ -135,6 +138,7 @@ class ToolEmbed(EncoderConfig):
       ValueError: for a value out of its range, naming the field.
     """
 
+    document_limit: int | None = None  # tokens a document is cut to; None: what the encoder reads
     negatives: int = 5  # tools drawn at random for each pair
     temperature: float = 0.05  # temperature of the cosines
     in_batch: bool = True  # whether the documents of other rows are negatives too
@@ -277,7 +281,7 @@ def _objective(
         )
         margin = {"margin": config.margin, "unit": config.unit}
         return contrast(embed, queries, queries, mined.positions, **margin, **order)
-    tools = encoder.tokens(documents, kind="document", limit=config.limit)
+    tools = encoder.tokens(documents, kind="document", limit=config.document_limit)
     if isinstance(config, Query2Desc):
         count = config.negatives
         triplets = negatives.query2desc(task.labels, len(documents), negatives=count, seed=seed)

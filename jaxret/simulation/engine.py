@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Float, Int
 
 from jaxret.environments.environment import (
@@ -27,7 +28,7 @@ from jaxret.environments.environment import (
 )
 from jaxret.environments.interventions import learner_state
 from jaxret.learners.grid import Family
-from jaxret.learners.learner import Learner, change_rows
+from jaxret.learners.learner import Learner
 from jaxret.runtime import distributed, sharding
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require, require_task
@@ -35,6 +36,7 @@ from jaxret.simulation.blocked.simulate import (
     has_blocked_form,
     simulate_blocked,
     simulate_on_mesh,
+    state_specs,
 )
 from jaxret.simulation.scan import scan_rounds
 from jaxret.task import Task
@@ -314,12 +316,19 @@ class Simulation:
         return self._unpadded(learner_state(state["learner"])), trace
 
     def _unpadded(self, states: State) -> State:
+        """Removes the rows with which a catalogue on a mesh is padded."""
         items = len(self.task.theta)
         if items == states.theta.shape[1]:
             return states
-        learner = self._family(*self._example)
-        states = states._replace(available=states.available[:, :items])
-        return jax.vmap(lambda one: change_rows(learner, one, lambda rows: rows[:items]))(states)
+
+        def cut(spec, part):
+            if "item" not in spec:
+                return part
+            axis = tuple(spec).index("item")
+            return jax.tree.map(lambda x: lax.slice_in_dim(x, 0, items, axis=axis), part)
+
+        specs = state_specs(self._family(*self._example))
+        return jax.vmap(partial(jax.tree.map, cut, specs))(states)
 
 
 @partial(jax.jit, static_argnames="program")

@@ -1,38 +1,105 @@
-"""The paper's own settings on a small world: scores change only slightly in a few updates."""
+"""The paper's own settings on a small world, with a few updates at a hundred times its rate."""
 
+import numpy as np
 import pytest
 
+import jaxret as jr
 from experiments import paper_settings
+from experiments.common.loading import task_of
 from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 
-
-def configure(world, directory, *overrides):
-    small = ["seeds=2", "rates.adamw=[1e-5]", "rates.sgd=[1e-5]"]
-    return config_of("paper_settings", *small, *in_world(world, directory), *overrides)
+SMALL = ["rate=1e-3", "updates=60", "batches=[10]", "batch=10", "copies=[1,2]", "exposures=[1]"]
+SMALL += ["schedules=[constant]", "learner=[full_information]"]
+SMALL += ["learners.full_information.tau=[0.1]", "learners.full_information.eta_over_tau=[0.1]"]
+SMALL += ["seeds=2"]
 
 
 @pytest.fixture(scope="module")
-def finished(world, tmp_path_factory):
+def configure(world):
+    return lambda where, *more: config_of("paper_settings", *SMALL, *in_world(world, where), *more)
+
+
+@pytest.fixture(scope="module")
+def finished(configure, tmp_path_factory):
     directory = tmp_path_factory.mktemp("paper_settings")
-    return directory, paper_settings.main(configure(world, directory))
+    return directory, paper_settings.main(configure(directory))
 
 
-@pytest.mark.parametrize("rule", ["adamw", "sgd"])
-def test_scores_move_but_less_than_the_bound_and_than_what_would_matter(finished, rule):
+@pytest.fixture(scope="module")
+def widths(configure, tmp_path_factory):
+    """Returns the width of the encoder's vectors, and that of two copies side by side."""
+    width = task_of(configure(tmp_path_factory.mktemp("task"))).theta.shape[1]
+    return width, 2 * width
+
+
+def test_rows_have_the_rounds_that_their_names_say(finished, widths):
     directory, results = finished
-    largest, bound = (results[f"{rule}/1e-05/{x}"] for x in ("largest", "bound"))
-    assert 0 < results[f"{rule}/1e-05/mean"] < largest < bound < results["gap/median"]
-    assert abs(results[f"{rule}/1e-05/ndcg"]) < 1e-3
-    assert (directory / "change.png").stat().st_size > 5_000
+    rounds = {name: x for name, x in results.items() if name.endswith("/rounds")}
+    batches = {f"adamw/constant/{width}/10/rounds": 600 for width in widths}
+    assert rounds == batches | {
+        f"no_success/constant/{widths[1]}/10/rounds": 600,
+        "sgd/constant/1/rounds": rounds["full_information/rounds"],
+        "full_information/rounds": rounds["full_information/rounds"],
+    }
+    assert (directory / "gain.png").stat().st_size > 5_000
 
 
-def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, world, tmp_path):
+def test_more_coordinates_move_scores_further(finished, widths):
+    _, results = finished
+    narrow, wide = (f"adamw/constant/{width}/10" for width in widths)
+    control = f"no_success/constant/{widths[1]}/10"
+    assert results[f"{wide}/largest"] > 1.3 * results[f"{narrow}/largest"]
+    assert results[f"{wide}/success"] > 0 == results[f"{control}/success"]
+    assert 0 < results[f"{wide}/reordered"] <= 1
+
+
+def test_gains_are_those_of_the_last_rows_over_the_first(configure, finished, tmp_path):
+    """Ranks the streamed and the held-out queries with NumPy."""
+    _, results = finished
+    task = task_of(configure(tmp_path))
+    parts = task.parts(validation=0.1, heldout=0.2, seeds=range(2))
+    run = jr.simulate(
+        jr.full_information(tau=0.1, eta=0.01), task, part=parts.training, seeds=range(2)
+    )
+
+    def recall(theta, queries):
+        best = np.argsort(-task.queries[queries] @ theta.T, axis=1, kind="stable")[:, :10]
+        labels = task.labels[queries]
+        found = (best[:, :, None] == labels[:, None]).any(axis=1) & (labels >= 0)
+        return (found.sum(axis=1) / (labels >= 0).sum(axis=1)).mean()
+
+    for key, part in (("gain", parts.training), ("heldout/gain", parts.heldout)):
+        pairs = zip(run.states.theta, part, strict=True)
+        gain = np.mean([recall(np.asarray(x), of) - recall(task.theta, of) for x, of in pairs])
+        assert results[f"full_information/{key}/recall@10"] == pytest.approx(gain, abs=1e-6)
+
+
+def test_copies_of_a_vector_keep_all_inner_products():
+    theta, queries = np.eye(3, 4, dtype=np.float32), np.ones((2, 4), np.float32) / 2
+    task = jr.Task.from_arrays(theta, queries, [0, 1], groups=[0, 1])
+    wide = paper_settings.widened(task, 4)
+    assert wide.theta.shape == (3, 16)
+    np.testing.assert_allclose(wide.queries @ wide.theta.T, queries @ theta.T, rtol=1e-6)
+    np.testing.assert_allclose(wide.theta @ wide.theta.T, theta @ theta.T, rtol=1e-6)
+
+
+def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
+    configure, finished, tmp_path
+):
     with stopped_at(1):
-        paper_settings.main(configure(world, tmp_path))
-    assert paper_settings.main(configure(world, tmp_path)) == finished[1]
+        paper_settings.main(configure(tmp_path))
+    assert paper_settings.main(configure(tmp_path)) == finished[1]
 
 
-def test_an_unknown_rule_is_refused(world, tmp_path):
-    with pytest.raises(ValueError, match=r"rates: unknown \['sdg'\]; known: adamw, sgd"):
-        paper_settings.main(configure(world, tmp_path / "run", "+rates.sdg=[1.0]"))
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("schedules=[cosine]", "schedules must be one of inverse_sqrt, constant, got cosine"),
+        ("copies=[0]", r"copies must be one or more numbers >= 1, got \[0\]"),
+        ("updates=0", "updates must be >= 1, got 0"),
+    ],
+)
+def test_wrong_settings_are_refused(configure, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        paper_settings.main(configure(tmp_path / "run", override))

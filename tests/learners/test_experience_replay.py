@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxret.learners import presets
-from jaxret.learners.adamw import adamw
+from jaxret.learners.minibatch import adamw
 from jaxret.learners.rank_one import relearn, rule_of
 from jaxret.learners.replay import draw_key, with_experience_replay
 from jaxret.learners.wrappers import with_preconditioner, with_query_map

@@ -11,7 +11,7 @@ import pytest
 
 from jaxret.environments.environment import Environment
 from jaxret.learners import bandits, presets, registry
-from jaxret.learners.adamw import adamw
+from jaxret.learners.minibatch import adamw
 from jaxret.learners.rank_one import coefficients, rank_one
 from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map

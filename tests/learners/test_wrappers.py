@@ -7,7 +7,7 @@ import pytest
 
 from jaxret.environments.environment import Environment
 from jaxret.learners import presets
-from jaxret.learners.adamw import adamw
+from jaxret.learners.minibatch import adamw
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map

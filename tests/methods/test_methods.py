@@ -91,12 +91,31 @@ def test_a_method_ranks_the_same_after_saving_and_loading(method, parts, tmp_pat
     assert_the_same(ranked(again, train, validation), ranked(fitted, train, validation))
 
 
-@pytest.mark.parametrize("objective", encoder_tuning.CONFIGS)
-def test_each_objective_trains_on_examples_of_its_own(objective, parts, monkeypatch):
-    (train, validation), kept = parts, {}
+@pytest.fixture
+def kept(monkeypatch):
+    """Returns what a method gives to the training loop, which does not run."""
+    given = {}
     monkeypatch.setattr(
-        encoder_tuning, "trained", lambda *_, **given: kept.update(given) or given["start"]
+        encoder_tuning, "trained", lambda *_, **found: given.update(found) or found["start"]
     )
+    return given
+
+
+@pytest.mark.parametrize("objective", ["query2desc", "dpr", "tool_embed"])
+def test_documents_are_cut_to_a_limit_of_their_own(objective, parts, kept):
+    train, validation = parts
+    more = {"first": dense("documents", train.theta, train.encoder)} if objective == "dpr" else {}
+    longest = max(map(len, train.encoder.tokens(train.documents, kind="document")))
+    for document_limit, expected in ((None, longest), (3, 3)):
+        config = replace(CONFIGS[objective], limit=4, document_limit=document_limit, size=48)
+        FITS[objective](train, config, validation=validation, **more)
+        lengths = kept["objective"]().batches(0)["mask"].sum(axis=-1)
+        assert (lengths[:, 0].max(), lengths[:, 1:].max()) == (4, expected)
+
+
+@pytest.mark.parametrize("objective", encoder_tuning.CONFIGS)
+def test_each_objective_trains_on_examples_of_its_own(objective, parts, kept):
+    train, validation = parts
     documents = dense("documents", train.theta, train.encoder)
     more = {"first": documents} if objective == "dpr" else {}
     FITS[objective](train, CONFIGS[objective], validation=validation, **more)

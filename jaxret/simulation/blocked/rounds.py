@@ -6,7 +6,8 @@ A round accesses the learner only through the functions of its kernel:
     carry       <- learn       from the feedback
 
 The kernel of a rank-one learner is `jaxret.simulation.blocked.rank_one`, that of a mixture
-`jaxret.simulation.blocked.mixture`. Tiles of a few rounds keep the work of a round in cache.
+`jaxret.simulation.blocked.mixture`, that of mini-batches `jaxret.simulation.blocked.minibatch`.
+Tiles of a few rounds keep the work of a round in cache.
 
 Letters: I items, d width, B rounds per block, b rounds per tile.
 """
@@ -27,9 +28,10 @@ from jaxret.environments.environment import (
     respond,
 )
 from jaxret.learners.learner import Learner
+from jaxret.learners.minibatch import Batches
 from jaxret.learners.mixture import Blend
 from jaxret.runtime.over_items import Axis
-from jaxret.simulation.blocked import mixture, rank_one
+from jaxret.simulation.blocked import minibatch, mixture, rank_one
 from jaxret.simulation.blocked.rank_one import Rounds, Turn
 from jaxret.simulation.scan import round_keys
 from jaxret.simulation.trace import measure, reported
@@ -119,4 +121,6 @@ def _rounds(
 
 
 def _kernel(learner: Learner):
+    if isinstance(learner.structure, Batches):
+        return minibatch
     return mixture if isinstance(learner.structure, Blend) else rank_one

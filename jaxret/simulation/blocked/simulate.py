@@ -2,7 +2,8 @@
 
 A stream is cut into blocks of B rounds. A block reads Theta two or three times, the scan three
 times a round. `jaxret.simulation.blocked.rank_one` has the kernel and derives why it is exact;
-`jaxret.simulation.blocked.mixture` has the kernel of a mixture.
+`jaxret.simulation.blocked.mixture` has the kernel of a mixture, and
+`jaxret.simulation.blocked.minibatch` that of mini-batches, whose blocks are the batches.
 
 On a mesh the same kernel runs inside shard_map with the rows of Theta split over the axis ``item``.
 A round exchanges a maximum, a few sums and the chosen entry; a block with a query map also
@@ -32,6 +33,7 @@ from jaxret.environments.environment import (
 )
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
+from jaxret.learners.minibatch import Batches, OpenBatch
 from jaxret.learners.mixture import Blend, ExpertRows, MixtureExtra, is_frozen
 from jaxret.learners.rank_one import TILE, Rule
 from jaxret.learners.replay import Replay
@@ -50,8 +52,9 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
 
     The blocked form exists for rank-one learners without a query map or with one that is constant
     for a multiple of eight rounds, with or without a step size per row; for such learners with
-    experience replay, if every round is observed; and for mixtures of such learners. The
-    environment must not intervene on the learner itself.
+    experience replay, if every round is observed; for mixtures of such learners; and for
+    mini-batches, if every round is observed. The environment must not intervene on the learner
+    itself.
 
     Args:
       learner: any learner.
@@ -63,6 +66,8 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
     def blocks(one):
         if isinstance(structure := one.structure, Replay):  # sampling assumes observed rounds
             return structure.rule.blocked and observed
+        if isinstance(structure, Batches):  # rounds without feedback would lengthen a batch
+            return observed
         return isinstance(structure, Rule) and structure.blocked
 
     return all(map(blocks, _movers(learner))) and not intervenes(environment)
@@ -81,7 +86,7 @@ def simulate_blocked(
     key: PRNGKey,
     *,
     block: int | None = None,
-    tile: int = TILE,
+    tile: int | None = None,
     axis: Axis = None,
 ) -> tuple[State, Trace]:
     """Simulates a stream in blocks: two matrix products per ``block`` rounds.
@@ -96,8 +101,10 @@ def simulate_blocked(
         scan.
       key: random key of the whole run.
       block: B, rounds between two reads of Theta; divides ``map_every`` if there is a query map.
-        None: the largest that fits, at most 128, or 16 with experience replay.
-      tile: b, rounds between two reads of the pending updates; divides B.
+        None: the largest that fits, at most 128, or 16 with experience replay. With mini-batches
+        it is the batch.
+      tile: b, rounds between two reads of the pending updates; divides B. None: 8, or the largest
+        divisor of a mini-batch up to 8.
       axis: the mesh axis of the items, inside shard_map; else None.
 
     Returns:
@@ -110,6 +117,7 @@ def simulate_blocked(
         raise ValueError("interventions on the learner have no blocked form: use scan_rounds")
     if not has_blocked_form(learner, environment):
         raise ValueError(f"learner {learner.name!r} has no blocked form: use scan_rounds")
+    tile = _largest_tile(learner) if tile is None else tile
     block = _largest_block(learner, tile) if block is None else block
     require("tile", tile, ">= 1", lambda x: x >= 1)
     require("block", block, f"a multiple of tile={tile}", lambda x: x >= tile and x % tile == 0)
@@ -140,7 +148,7 @@ def simulate_on_mesh(
     *,
     mesh: Mesh,
     block: int | None = None,
-    tile: int = TILE,
+    tile: int | None = None,
 ) -> tuple[State, Trace]:
     """Simulates a stream in blocks, with the catalogue split over the mesh axis ``item``.
 
@@ -153,8 +161,10 @@ def simulate_on_mesh(
       key: random key of the whole run.
       mesh: mesh with an axis ``item``.
       block: B, rounds between two reads of Theta; divides ``map_every`` if there is a query map.
-        None: the largest that fits, at most 128, or 16 with experience replay.
-      tile: b, rounds between two reads of the pending updates; divides B.
+        None: the largest that fits, at most 128, or 16 with experience replay. With mini-batches
+        it is the batch.
+      tile: b, rounds between two reads of the pending updates; divides B. None: 8, or the largest
+        divisor of a mini-batch up to 8.
 
     Returns:
       The last state, and the trace [T].
@@ -169,7 +179,7 @@ def simulate_on_mesh(
             f"{items} items do not divide over {devices} devices: pad the catalogue with"
             f" jaxret.runtime.sharding.padded(catalogue, {devices})"
         )
-    states = State._make((P("item", None), P("item"), P(), extra_specs(learner)))
+    states = state_specs(learner)
     reranker, bare = environment.reranker, environment._replace(reranker=None)
 
     def local(state, environment, stream, key):
@@ -194,8 +204,20 @@ def _movers(learner: Learner) -> list[Learner]:
     return [learner]
 
 
+def _largest_tile(learner: Learner) -> int:
+    """Returns the largest tile, at most 8, that divides a mini-batch; 8 for other learners."""
+    if isinstance(batches := learner.structure, Batches):
+        return max(n for n in range(1, TILE + 1) if batches.batch % n == 0)
+    return TILE
+
+
 def _largest_block(learner: Learner, tile: int) -> int:
-    """Returns the largest block, at most 128, that divides ``map_every`` of all query maps."""
+    """Returns the largest block, at most 128, that divides ``map_every`` of all query maps.
+
+    A block of a learner that is trained by mini-batches is a batch.
+    """
+    if isinstance(batches := learner.structure, Batches):
+        return batches.batch
     found = parts_of_all(learner)
     replays = any(replay is not None for _, replay in found)
     most = max(tile, BLOCK_REPLAYED) if replays else BLOCK
@@ -206,17 +228,34 @@ def _largest_block(learner: Learner, tile: int) -> int:
 
 def _cut(learner: Learner, state: State, order: Int[Array, " T"], block: int):
     """Cuts the stream into blocks [n, B], padded with -1; also returns its first position."""
-    found, fill = parts_of_all(learner), -len(order) % block
+    if isinstance(batches := learner.structure, Batches):
+        require("block", block, f"the batch, {batches.batch}", batches.batch.__eq__)
+        return _aligned(state.extra.count % block, order, block)
+    found = parts_of_all(learner)
     if all(rule.query_map is None and replay is None for rule, replay in found):
-        return 0, jnp.pad(order, (0, fill), constant_values=-1).reshape(-1, block)
+        padded = jnp.pad(order, (0, -len(order) % block), constant_values=-1)
+        return 0, padded.reshape(-1, block)
     for rule, _ in found:
         if rule.query_map is not None:
             divides = f"a divisor of map_every={rule.map_every}"
             require("block", block, divides, lambda x, every=rule.map_every: every % x == 0)
-    first = state.t % block
+    return _aligned(state.t % block, order, block)
+
+
+def _aligned(first: Int[Array, ""], order: Int[Array, " T"], block: int):
+    """Cuts into blocks a stream that begins at a position of a block and ends at the first -1."""
     order = jnp.where(jnp.cumprod(order >= 0) == 1, order, -1)
-    empty = jnp.full(len(order) + fill + block, -1, order.dtype)
+    empty = jnp.full(len(order) + -len(order) % block + block, -1, order.dtype)
     return first, lax.dynamic_update_slice_in_dim(empty, order, first, 0).reshape(-1, block)
+
+
+def state_specs(learner: Learner) -> State:
+    """Returns the PartitionSpecs of a state on the mesh axis ``item``.
+
+    Args:
+      learner: learner with a blocked form.
+    """
+    return State(theta=P("item", None), available=P("item"), t=P(), extra=extra_specs(learner))
 
 
 def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
@@ -230,6 +269,10 @@ def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
     if isinstance(learner.structure, Blend):
         kinds = {"rows": tuple(map(_kind_specs, learner.structure.kinds))}
         return MixtureExtra._make(kinds.get(name, P()) for name in MixtureExtra._fields)
+    if isinstance(batches := learner.structure, Batches):
+        moments = jax.eval_shape(batches.optimiser.init, jax.ShapeDtypeStruct((1, 1), jnp.float32))
+        of_rows = jax.tree.map(lambda x: P(*rows, None) if x.ndim == 2 else P(), moments)
+        return OpenBatch(P(None, *rows), P(), P(), of_rows)
     rule, replay = parts(learner)
     memory = () if rule.preconditioner is None else P(*rows)
     own = () if rule.rows_alone else (P(), memory)
