@@ -105,7 +105,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             key.replace("/", "/gain/") if "/" in key else f"gain/{key}": value - static[key]
             for key, value in ranked(ran, own).items()
         }
-        success = np.nanmean(ran.trace.reward, axis=1, dtype=np.float64)
+        success = np.asarray(np.nanmean(ran.trace.reward, axis=1, dtype=np.float64))
         rounds = (ran.order >= 0).sum(axis=1)
         return gains | {"rounds": rounds, "success": success} | moves(ran, cfg.k)
 

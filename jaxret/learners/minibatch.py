@@ -91,7 +91,8 @@ class Batches(NamedTuple):
           state: state whose ``extra`` holds the factors of B rounds. Absent items stay.
         """
         gradient = state.extra.coefficients.T @ state.extra.queries / self.batch
-        move, optimiser = self.optimiser.update(gradient, state.extra.optimiser, state.theta)
+        moved: tuple[Any, Any] = self.optimiser.update(gradient, state.extra.optimiser, state.theta)
+        move, optimiser = moved
         available = state.available[:, None]  # weight decay and momentum move all rows
         extra = state.extra._replace(optimiser=optimiser)
         return state._replace(theta=state.theta + move * available, extra=extra)

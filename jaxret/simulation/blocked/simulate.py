@@ -255,7 +255,7 @@ def state_specs(learner: Learner) -> State:
     Args:
       learner: learner with a blocked form.
     """
-    return State(theta=P("item", None), available=P("item"), t=P(), extra=extra_specs(learner))
+    return State._make((P("item", None), P("item"), P(), extra_specs(learner)))
 
 
 def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
@@ -272,7 +272,7 @@ def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
     if isinstance(batches := learner.structure, Batches):
         moments = jax.eval_shape(batches.optimiser.init, jax.ShapeDtypeStruct((1, 1), jnp.float32))
         of_rows = jax.tree.map(lambda x: P(*rows, None) if x.ndim == 2 else P(), moments)
-        return OpenBatch(P(None, *rows), P(), P(), of_rows)
+        return OpenBatch._make((P(None, *rows), P(), P(), of_rows))
     rule, replay = parts(learner)
     memory = () if rule.preconditioner is None else P(*rows)
     own = () if rule.rows_alone else (P(), memory)
