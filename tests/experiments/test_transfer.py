@@ -13,7 +13,7 @@ from experiments.transfer.protocols import Protocol
 from jaxret.data.dataset import select
 from jaxret.rules import projections
 from jaxret.task import Parts, encoded
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 
 SMALL = [
@@ -216,7 +216,6 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
             "learner 'mapped' must be rank one, without a query map",
         ),
         ("later.share=1", r"later.share must be in \(0, 1\), got 1"),
-        ("later.share=0.001", r"leaves no query \['new_needed'\] in the draw of seed 0: choose"),
         ("other.layers=9", r"layers must be in 1 .. 6, got 9"),
         ("other.name=bert", "encoder must be one of .*, got 'bert'"),
     ],
@@ -224,6 +223,14 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
     kept = [part for part in SMALL if override != "learner=[mapped]" or "learner" not in part]
     cfg = config_of("transfer", *kept, f"directory={tmp_path / 'run'}", override)
+    with pytest.raises(ValueError, match=message):
+        transfer.main(cfg)
+    assert not (tmp_path / "run" / "steps").exists()
+
+
+def test_a_share_that_leaves_no_new_tool_is_refused_before_any_work(world, tmp_path):
+    cfg = config_of("transfer", *SMALL, *in_world(world, tmp_path / "run"), "later.share=0.001")
+    message = r"leaves no query \['new_needed'\] in the draw of seed 0: choose"
     with pytest.raises(ValueError, match=message):
         transfer.main(cfg)
     assert not (tmp_path / "run" / "steps").exists()
