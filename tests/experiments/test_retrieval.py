@@ -32,6 +32,7 @@ SMALL = [
     *(f"recipes.refiner_{first}.layers=1" for first in ("tool2vec", "mlc")),
     *(f"recipes.refiner_{first}.candidates=8" for first in ("tool2vec", "mlc")),
     "recipes.cross_encoder.layers=1",
+    *(f"recipes.{name}.document_limit=64" for name in ("query2desc", "dpr")),  # for speed
 ]
 
 
