@@ -36,6 +36,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from omegaconf import DictConfig
@@ -53,6 +54,7 @@ from jaxret.learners.learner import Learner
 from jaxret.learners.minibatch import adamw
 from jaxret.learners.rank_one import from_rule, rule_of
 from jaxret.rules import schedules
+from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Parts, Task
 
@@ -115,7 +117,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         return gains | {"rounds": rounds, "success": success} | moves(ran, cfg.k)
 
     results = {f"static/{key}": value for key, value in static.items()}
-    for name, row in rows(cfg, task, parts):
+    for name, row in (bar := Progress(list(rows(cfg, task, parts)), unit="row")):
+        bar.set_postfix_str(name)
         found = run.result(name.replace("/", "-"), partial(measure, name, row))
         results |= {f"{name}/{key}": value for key, value in found.items()}
     figure(cfg, run, results)
@@ -126,7 +129,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 def check(cfg: DictConfig) -> None:
     """Checks learners, schedules, sizes and numbers of rounds."""
     learner_grids(cfg)
-    require("updates", cfg.updates, ">= 1", lambda n: n >= 1)
+    for name in ("updates", "batch"):
+        require(name, cfg[name], ">= 1", lambda n: n >= 1)
+    for name in ("validation", "heldout"):
+        require(name, cfg[name], "in (0, 1)", lambda x: 0 < x < 1)
+    require("schedules", list(cfg.schedules), "one or more", len)
     known = f"one of {', '.join(SCHEDULES)}"
     for name in cfg.schedules:
         require("schedules", name, known, SCHEDULES.__contains__)
@@ -209,11 +216,13 @@ def moves(run: jr.Run, k: int) -> dict[str, Float[np.ndarray, " S"]]:
     Returns:
       ``largest`` and ``reordered`` [S].
     """
-    before = run.task.queries @ run.task.theta.T
+    task, here = run.task, slice(None) if run.task.available is None else run.task.available
+    before = (task.queries @ task.theta.T)[:, here]
     first = top(before, k)
     found: dict[str, list[float]] = {"largest": [], "reordered": []}
     for seed in run.seeds:
-        after = run.task.queries @ np.asarray(run.state(seed).theta).T
+        scores = run.learner_of(seed).scores(run.state(seed), jnp.asarray(task.queries))
+        after = np.asarray(scores)[:, here]
         found["largest"].append(float(np.abs(after - before).max()))
         found["reordered"].append(float((top(after, k) != first).any(axis=1).mean()))
     return {key: np.array(values) for key, values in found.items()}

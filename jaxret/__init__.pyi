@@ -74,6 +74,7 @@ from .learners.guarded import guarded as guarded
 from .serving.index import Index as Index
 from .serving.index import Ticket as Ticket
 from .learners.learner import Learner as Learner
+from .learners.minibatch import minibatch as minibatch
 from .learners.rank_one import rank_one as rank_one
 from .learners.replay import with_experience_replay as with_experience_replay
 from .learners.grid import (

@@ -27,8 +27,8 @@ from jaxret.learners.rank_one import rule_of
 from jaxret.rules.estimators import expected_coefficients
 from jaxret.runtime import sharding
 from jaxret.simulation.blocked.simulate import (
+    any_block,
     has_blocked_form,
-    parts_of_all,
     simulate_blocked,
     simulate_on_mesh,
 )
@@ -359,9 +359,8 @@ def _claim_of_no_bias_holds(case):
 
 
 def _blocks_and_devices_do_not_matter(case, whole):
-    # 64 rounds are no multiple of 24, so the last block is padded. A map fixes the block.
-    found = parts_of_all(case.learner)
-    blocks = {"block": None if any(rule.query_map is not None for rule, _ in found) else 24}
+    # 64 rounds are no multiple of 24, so the last block is padded.
+    blocks = {"block": 24 if any_block(case.learner) else None}
     forms = {"the blocked form": partial(simulate_blocked, **blocks)}
     for n in _DEVICES:
         if n <= len(jax.devices()):

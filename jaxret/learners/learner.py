@@ -90,7 +90,8 @@ class Structure(Protocol):
     """The construction of a learner, for code that uses more than its functions.
 
     Structures are `jaxret.learners.rank_one.Rule`, `jaxret.learners.replay.Replay`,
-    `jaxret.learners.mixture.Blend` and `jaxret.learners.wrappers.Wrapped`. Two learners of equal
+    `jaxret.learners.minibatch.Batches`, `jaxret.learners.mixture.Blend` and
+    `jaxret.learners.wrappers.Wrapped`. Two learners of equal
     structure that differ only in numbers share a compiled program.
     """
 

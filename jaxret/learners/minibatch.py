@@ -6,11 +6,13 @@ Within a batch Theta is constant, and the gradients of its B rounds are averaged
     g      = (1 / B) sum_s c_s q_s^T / tau
     Theta <- Theta + optimiser(g)
 
+    learner = minibatch("sgd", optax.sgd(1e-3), tau=0.05, batch=10)
+
 The paper's text describes stochastic gradient descent (B = 1, or averaged); its experiments use
 `adamw`, which moves every coordinate by about the learning rate. Blocks of B rounds have an exact
 form (`jaxret.simulation.blocked.minibatch`).
 
-Letters: I items, d width, B rounds a batch.
+Letters: I items, d width, B rounds per batch.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -118,8 +120,10 @@ def minibatch(
       policy: maps logits to the items shown; None: draws from p.
 
     Raises:
-      ValueError: if a number is out of its range.
+      ValueError: if a number is out of its range, or the optimiser is no transformation.
     """
+    transforms = "a transformation of optax, such as optax.sgd(1e-3)"
+    require("optimiser", optimiser, transforms, lambda x: hasattr(x, "update"))
     require("tau", tau, "> 0", lambda x: x > 0)
     require("batch", batch, ">= 1", lambda x: x >= 1)
     estimator = estimator or estimators.importance_weighted()

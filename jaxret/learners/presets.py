@@ -4,8 +4,9 @@
     learner = orag(tau=0.05, eta=1e-3)
 
 The defaults are for rows and queries of length 1 and some hundreds of items. The paper's settings
-(tau = 1, eta from 1e-8 to 1e-5) are `paper_sgd` and `paper_adamw`; they need thousands of updates.
-Equal settings give the same object, and other numbers compile nothing.
+(tau = 1, eta from 1e-8 to 1e-5) are `paper_adamw`, which needs thousands of updates, and
+`paper_sgd`, which needs more. Equal settings give the same object, and other numbers compile
+nothing.
 """
 
 from typing import Any

@@ -69,6 +69,9 @@ def test_gains_are_those_of_the_last_rows_over_the_first(configure, finished, tm
         found = (best[:, :, None] == labels[:, None]).any(axis=1) & (labels >= 0)
         return (found.sum(axis=1) / (labels >= 0).sum(axis=1)).mean()
 
+    before, key = task.queries @ task.theta.T, "full_information/largest"
+    moved = [np.abs(task.queries @ np.asarray(x).T - before).max() for x in run.states.theta]
+    assert results[key] == pytest.approx(np.mean(moved), rel=1e-4)
     for key, part in (("gain", parts.training), ("heldout/gain", parts.heldout)):
         pairs = zip(run.states.theta, part, strict=True)
         gain = np.mean([recall(np.asarray(x), of) - recall(task.theta, of) for x, of in pairs])
@@ -98,6 +101,9 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
         ("schedules=[cosine]", "schedules must be one of inverse_sqrt, constant, got cosine"),
         ("copies=[0]", r"copies must be one or more numbers >= 1, got \[0\]"),
         ("updates=0", "updates must be >= 1, got 0"),
+        ("batch=0", "batch must be >= 1, got 0"),
+        ("schedules=[]", r"schedules must be one or more, got \[\]"),
+        ("heldout=1", r"heldout must be in \(0, 1\), got 1"),
     ],
 )
 def test_wrong_settings_are_refused(configure, tmp_path, override, message):

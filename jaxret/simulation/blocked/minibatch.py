@@ -6,7 +6,7 @@ and the same Theta but for rounding. A stream that stopped within a batch contin
 
 The functions are those of `jaxret.simulation.blocked.rank_one`.
 
-Letters: I items, d width, B rounds a block and a batch, b rounds a tile.
+Letters: I items, d width, B rounds per block and per batch, b rounds per tile.
 """
 
 from typing import NamedTuple

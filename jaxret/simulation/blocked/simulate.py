@@ -67,7 +67,7 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
         if isinstance(structure := one.structure, Replay):  # sampling assumes observed rounds
             return structure.rule.blocked and observed
         if isinstance(structure, Batches):  # rounds without feedback would lengthen a batch
-            return observed
+            return observed and one is learner  # a mixture's kernel has no mini-batches
         return isinstance(structure, Rule) and structure.blocked
 
     return all(map(blocks, _movers(learner))) and not intervenes(environment)
@@ -76,6 +76,17 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
 def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
     """Returns rule and replay of a learner, or of each kind of a mixture's experts that move."""
     return [parts(one) for one in _movers(learner)]
+
+
+def any_block(learner: Learner) -> bool:
+    """Returns whether blocks may have any length: a mini-batch or a query map fixes theirs.
+
+    Args:
+      learner: learner with a blocked form.
+    """
+    if isinstance(learner.structure, Batches):
+        return False
+    return all(rule.query_map is None for rule, _ in parts_of_all(learner))
 
 
 def simulate_blocked(

@@ -9,7 +9,7 @@ import pytest
 import jaxret as jr
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.environments.feedback import Censoring
-from jaxret.learners.minibatch import adamw, minibatch
+from jaxret.learners.minibatch import adamw
 from jaxret.rules import estimators, policies
 from jaxret.runtime import sharding
 from jaxret.simulation.blocked.simulate import (
@@ -30,8 +30,8 @@ ENVIRONMENT = Environment(
 SLATES = policies.softmax(k=3)
 RULES = {
     "adamw": adamw(tau=0.3, eta=0.02, batch=12, policy=SLATES),
-    "sgd": minibatch("sgd", optax.sgd(0.1), tau=0.3, batch=5, policy=SLATES),
-    "labels": minibatch(
+    "sgd": jr.minibatch("sgd", optax.sgd(0.1), tau=0.3, batch=5, policy=SLATES),
+    "labels": jr.minibatch(
         "labels", optax.sgd(0.1), tau=0.3, batch=1, estimator=estimators.full_information()
     ),
 }
@@ -92,6 +92,15 @@ def test_a_round_without_feedback_has_no_blocked_form():
     assert not has_blocked_form(RULES["sgd"], silent)
 
 
+def test_a_mixture_with_mini_batches_is_scanned():
+    kinds = [jr.grid(jr.paper_adamw, tau=[0.3], eta=[0.02]), jr.grid(jr.greedy, tau=[0.3])]
+    assert not has_blocked_form(jr.mixture(kinds), ENVIRONMENT)
+
+
+def test_mini_batches_satisfy_the_contract():
+    jr.check_learner(jr.paper_adamw(tau=0.2, eta=1e-2, batch=5))
+
+
 def test_a_block_is_a_batch(problem):
     catalogue, stream = problem()
     rule = RULES["adamw"]
@@ -99,3 +108,15 @@ def test_a_block_is_a_batch(problem):
         simulate_blocked(
             rule, rule.init(*catalogue), ENVIRONMENT, stream, jax.random.key(0), block=24
         )
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "batch", "message"),
+    [
+        (None, 5, "optimiser must be a transformation of optax, such as optax.sgd.*, got None"),
+        (optax.sgd(0.1), 0, "batch must be >= 1, got 0"),
+    ],
+)
+def test_a_wrong_optimiser_or_batch_is_refused(optimiser, batch, message):
+    with pytest.raises(ValueError, match=message):
+        jr.minibatch("mine", optimiser, tau=0.3, batch=batch)
