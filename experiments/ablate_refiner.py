@@ -39,7 +39,7 @@ METRICS = metrics_at(CUTS)
 
 @experiment("ablate_refiner")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Trains and tests every variant; returns the results, and draws the figure over N."""
+    """Train and test every variant; return the results, and draw the figure over N."""
     bench, variants = Bench(cfg, run), named(cfg)
     least, most = max(CUTS), bench.kept
     if beyond := [n for n in cfg.at_test if not least <= n <= most]:
@@ -66,13 +66,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks that the recipe has the settings."""
+    """Check that the recipe has the settings."""
     named(cfg)
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the trained refiner with more and fewer candidates, then the variants."""
+    """Print the trained refiner with more and fewer candidates, then the variants."""
     given = [at_test(n) for n in cfg.at_test]
     title = f"{cfg.dataset.name}, {cfg.document}: test"
     results_table(results, [cfg.recipes[BASE].first, BASE, *given], METRICS, title)
@@ -80,12 +80,12 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def at_test(candidates: int) -> str:
-    """Returns the name of the trained refiner's results with a number of candidates."""
+    """Return the name of the trained refiner's results with a number of candidates."""
     return f"{BASE}, N={candidates}"
 
 
 def named(cfg: DictConfig) -> dict[str, dict[str, Any]]:
-    """Lists the recipes to train by name, each with one setting changed from the first.
+    """List the recipes to train by name, each with one setting changed from the first.
 
     The first is left out if the budget is the recipe's own.
 
@@ -105,7 +105,7 @@ def named(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 
 
 def given(bench: Bench, candidates: int, seed: int) -> Ranking:
-    """Ranks a number of candidates of the first stage by the trained refiner."""
+    """Rank a number of candidates of the first stage by the trained refiner."""
     first = methods.rank(bench, bench.recipes[BASE]["first"], seed)
     trained = methods.reranker(bench, BASE, seed)
     return refine(trained, bench.texts(bench.parts.test), methods.cut(first, candidates))
@@ -114,7 +114,7 @@ def given(bench: Bench, candidates: int, seed: int) -> Ranking:
 def figure_over_candidates(
     cfg: DictConfig, run: RunDirectory, results: dict[str, np.ndarray]
 ) -> None:
-    """Draws recall over N, with the first stage as a dashed line."""
+    """Draw recall over N, with the first stage as a dashed line."""
     sizes = sorted(cfg.at_test)
     figure, ax = plots.new_figure("candidates N", "recall on test queries")
     for k in CUTS:

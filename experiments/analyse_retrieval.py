@@ -85,7 +85,7 @@ class Failures(NamedTuple):
 
 @experiment("analyse_retrieval")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Analyses all methods and draws the figures."""
+    """Analyse all methods and draw the figures."""
     results: dict[str, np.ndarray] = {}
     bench = Bench(cfg, run)
     require("k", cfg.k, f"in 1 .. {bench.kept}", lambda k: 1 <= k <= bench.kept)
@@ -98,14 +98,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks that the t-SNE picture can be drawn."""
+    """Check that the t-SNE picture can be drawn."""
     if cfg.tsne.queries:
         tsne.require_sklearn("tsne.queries=0")
 
 
 @main.show
 def show(cfg: DictConfig, found: Found) -> None:
-    """Prints misses by tool and by query, and cosines."""
+    """Print misses by tool and by query, and cosines."""
     title = f"{cfg.dataset.name}, {cfg.document}"
     results_table(found, cfg.methods, BY_TOOL, f"{title}: tools missed in the top {cfg.k}")
     results_table(found, cfg.methods, BY_QUERY, f"{title}: queries with and without a miss")
@@ -116,7 +116,7 @@ def show(cfg: DictConfig, found: Found) -> None:
 
 
 def failures(bench: Bench, results: dict[str, np.ndarray]) -> None:
-    """Computes Table B.1 and draws Figure B.1."""
+    """Compute Table B.1 and draw Figure B.1."""
     cfg, rows = bench.cfg, bench.parts.test
     labels = bench.task.labels[rows]
     tokens = bench.encoder.tokens(bench.texts(rows), kind="query")
@@ -148,7 +148,7 @@ def failures(bench: Bench, results: dict[str, np.ndarray]) -> None:
 def missed(
     items: Int[np.ndarray, "N k"], labels: Int[np.ndarray, "N L"], lengths: Int[np.ndarray, " N"]
 ) -> Failures:
-    """Computes the failures of labels that are not among the items."""
+    """Compute the failures of labels that are not among the items."""
     needed = labels >= 0
     miss = needed & (np.asarray(metrics.ranks_in(items, labels)) == metrics.UNRANKED)
     rates, half = by_tool(labels[needed], miss[needed])
@@ -176,7 +176,7 @@ def missed(
 def by_tool(
     tools: Int[np.ndarray, " M"], miss: Bool[np.ndarray, " M"]
 ) -> tuple[Float[np.ndarray, " J"], float]:
-    """Computes each tool's miss rate, worst first, and the smallest share with half the misses.
+    """Compute each tool's miss rate, worst first, and the smallest share with half the misses.
 
     Args:
       tools: labels of all queries, concatenated.
@@ -190,7 +190,7 @@ def by_tool(
 
 
 def cosines(bench: Bench, results: dict[str, np.ndarray]) -> None:
-    """Computes the cosines of Figure 3, right."""
+    """Compute the cosines of Figure 3, right."""
     task, parts, train = bench.task, bench.parts, bench.tasks.train
     usage = embeddings(train)
     groups = {
@@ -210,7 +210,7 @@ def cosines(bench: Bench, results: dict[str, np.ndarray]) -> None:
 def similarities(
     queries: Float[np.ndarray, "M d"], labels: Int[np.ndarray, "M L"], tools: np.ndarray
 ) -> dict[str, Float[np.ndarray, " P"]]:
-    """Returns cosines of queries with the tools they need, and with all others, of unit vectors."""
+    """Return cosines of queries with the tools they need, and with all others, of unit vectors."""
     right = np.zeros((len(queries), len(tools)), bool)
     which, column = np.nonzero(labels >= 0)
     right[which, labels[which, column]] = True
@@ -219,14 +219,14 @@ def similarities(
 
 
 def auc(positive: Float[np.ndarray, " P"], negative: Float[np.ndarray, " Q"]) -> float:
-    """Computes the probability that a positive is above a negative; ties count one half."""
+    """Compute the probability that a positive is above a negative; ties count one half."""
     ordered = np.sort(negative)
     below, upto = (np.searchsorted(ordered, positive, side) for side in ("left", "right"))
     return float((below + upto).mean() / (2 * len(negative)))
 
 
 def neighbours(bench: Bench, results: dict[str, np.ndarray]) -> None:
-    """Draws Figure 3, left, and computes its nearest cosines."""
+    """Draw Figure 3, left, and compute its nearest cosines."""
     cfg, task = bench.cfg, bench.task
     rng = np.random.default_rng(cfg.seed)
     queries = task.queries[rng.permutation(bench.parts.test)[: cfg.tsne.queries]]
@@ -258,7 +258,7 @@ def neighbours(bench: Bench, results: dict[str, np.ndarray]) -> None:
 
 
 def boxes(groups: Mapping[str, Mapping[str, np.ndarray]], label: str) -> Figure:
-    """Draws a box for each side of each group: quartiles, mean, whiskers at 5 and 95 %."""
+    """Draw a box for each side of each group: quartiles, mean, whiskers at 5 and 95 %."""
     figure, ax = plots.new_figure("", label)
     sides = list(next(iter(groups.values())))
     for i, side in enumerate(sides):

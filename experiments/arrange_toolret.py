@@ -28,7 +28,7 @@ BESIDE = ("terse", "domain")  # our fields, not part of the documentation
 
 @command("arrange_toolret")
 def main(cfg: DictConfig) -> dict[str, float]:
-    """Writes the folder; returns the number of tools and queries of each task."""
+    """Write the folder; return the number of tools and queries of each task."""
     root, tasks = Path(cfg.path), plain(cfg.tasks)
     if root.exists():
         raise ValueError(f"path {root} exists: give the name of a new folder, or delete it")
@@ -50,7 +50,7 @@ def main(cfg: DictConfig) -> dict[str, float]:
 
 
 def chosen(settings: dict[str, Any]) -> Dataset:
-    """Loads a source, with the queries of its split."""
+    """Load a source, with the queries of its split."""
     source, split = settings["source"], settings.get("split")
     dataset = data.load(source["name"], source.get("path"), **source.get("options", {}))
     if split is None:
@@ -62,14 +62,14 @@ def chosen(settings: dict[str, Any]) -> Dataset:
 
 
 def tool_rows(task: str, dataset: Dataset, *, expanded: bool) -> Iterator[dict[str, str]]:
-    """Yields rows of ``tools``, with documents as JSON, or unchanged if they are texts."""
+    """Yield rows of ``tools``, with documents as JSON, or unchanged if they are texts."""
     leave_out = BESIDE if expanded else (*BESIDE, "tool_profile")
     for row, document in enumerate(dataset.documents):
         yield {"id": f"{task}_tool_{row}", "documentation": documentation(document, leave_out)}
 
 
 def documentation(document: Document, leave_out: tuple[str, ...]) -> str:
-    """Renders a document as ToolRet's documentation."""
+    """Render a document as ToolRet's documentation."""
     if isinstance(document, str):
         return document
     fields = {key: value for key, value in document.items() if key not in leave_out}
@@ -81,7 +81,7 @@ def documentation(document: Document, leave_out: tuple[str, ...]) -> str:
 def query_rows(
     task: str, dataset: Dataset, tools: list[dict[str, str]], settings: dict[str, Any]
 ) -> Iterator[dict[str, str]]:
-    """Yields rows of ``queries``."""
+    """Yield rows of ``queries``."""
     for row, (query, labels) in enumerate(zip(dataset.queries, dataset.labels, strict=True)):
         right = [tools[item] for item in labels if item >= 0]
         relevant = [{"id": t["id"], "doc": t["documentation"], "relevance": 1} for t in right]
@@ -95,7 +95,7 @@ def query_rows(
 
 
 def append(path: Path, rows: list[dict[str, str]]) -> None:
-    """Appends lines to a file, which is created if missing."""
+    """Append lines to a file, which is created if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

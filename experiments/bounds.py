@@ -63,7 +63,7 @@ DRAWN = {  # curves of the figures, with their labels
 
 @experiment("bounds")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Simulates every learner at every horizon, and evaluates each statement."""
+    """Simulate every learner at every horizon, and evaluate each statement."""
     task, seeds = single_label(task_of(cfg)), range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}
     for name, world in cfg.catalogues.items():
@@ -98,7 +98,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses numbers out of their range."""
+    """Refuse numbers out of their range."""
     require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
     require("noise_rate", cfg.noise_rate, "in (0, 0.5)", lambda x: 0 < x < 0.5)
     for world in cfg.catalogues.values():
@@ -108,7 +108,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a table per catalogue, statements in the order in which they were computed."""
+    """Print a table per catalogue, statements in the order in which they were computed."""
     for name in cfg.catalogues:
         rows = [key.rsplit("/", 1)[0] for key in results if key.startswith(f"{name}/")]
         columns = ("bound", "measured", "trivial", "holds", "p")
@@ -116,7 +116,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def learners(world: DictConfig, rounds: int, items: int, noise_rate: float) -> dict[str, Learner]:
-    """Returns the learners that the statements are about, with the steps of their theory."""
+    """Return the learners that the statements are about, with the steps of their theory."""
     tau, eta = world.tau, world.c / np.sqrt(rounds)
     own = 0.1**2 * world.gamma / (2 * items**2)
     balanced = rounds**0.25 / items**0.75  # gamma / K of SquareCB with a regression of sqrt(K T)
@@ -136,7 +136,7 @@ def learners(world: DictConfig, rounds: int, items: int, noise_rate: float) -> d
 
 
 def numbers(statement: Statement, run: jr.Run) -> dict[str, np.ndarray]:
-    """Returns the numbers of a statement; prints its assumptions where it does not hold."""
+    """Return the numbers of a statement; print its assumptions where it does not hold."""
     if not statement.holds:
         print(run.name, statement, sep="\n")
     rounds, loss = run.order.shape[1], np.asarray(run.trace.loss, np.float64).sum(axis=1)
@@ -155,7 +155,7 @@ def numbers(statement: Statement, run: jr.Run) -> dict[str, np.ndarray]:
 
 
 def near(run: jr.Run) -> np.ndarray | None:
-    """Finds rows near the start that fit the stream, in the ball where the learner's rows are."""
+    """Find rows near the start that fit the stream, in the ball where the learner's rows are."""
     rule, task = rule_of(run.learner), run.task
     if rule is None:
         return None
@@ -171,7 +171,7 @@ def near(run: jr.Run) -> np.ndarray | None:
 
 
 def ahead(task: Task, world: DictConfig, name: str, repeats: list[int]) -> dict[str, np.ndarray]:
-    """Computes Banditron's bound over T for a stream that is repeated."""
+    """Compute Banditron's bound over T for a stream that is repeated."""
     found, arrays = {}, [jnp.asarray(x) for x in (task.theta, task.queries, task.labels[:, 0])]
     for times in repeats:
         counts = jnp.full(len(task), float(times))
@@ -184,13 +184,13 @@ def ahead(task: Task, world: DictConfig, name: str, repeats: list[int]) -> dict[
 
 
 def cut(task: Task, rounds: int, seed: int) -> tuple[Task, int]:
-    """Returns the queries of a horizon, and how often each comes."""
+    """Return the queries of a horizon, and how often each comes."""
     order = np.random.default_rng(seed).permutation(len(task))
     return task.select(np.sort(order[:rounds])), max(1, rounds // len(task))
 
 
 def figure(run: RunDirectory, results: Mapping[str, np.ndarray], name: str) -> None:
-    """Draws bound over measured against T."""
+    """Draw bound over measured against T."""
     drawn, ax = plots.new_figure("rounds T", "bound / measured")
     drawn.set_size_inches(6.0, 4.8)
     lines: dict[str, list[tuple[int, float]]] = {}

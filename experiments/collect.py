@@ -34,7 +34,7 @@ class Collected(NamedTuple):
 
 
 def collect(folder: Path) -> list[Collected]:
-    """Reads the runs in a folder, in the order of their settings.
+    """Read the runs in a folder, in the order of their settings.
 
     Raises:
       FileNotFoundError: if there is no run.
@@ -51,7 +51,7 @@ def collect(folder: Path) -> list[Collected]:
 
 
 def figure(runs: Sequence[Collected], metric: str) -> Figure:
-    """Draws one result of all runs, with a colour per name."""
+    """Draw one result of all runs, with a colour per name."""
     found = [
         {_name(key): x for key, x in run.results.items() if _metric(key) == metric} for run in runs
     ]
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def table(runs: Sequence[Collected], metric: str) -> None:
-    """Prints one metric: a line per run, a column per name."""
+    """Print one metric: a line per run, a column per name."""
     numbered = {str(number): run for number, run in enumerate(runs, start=1)}
     keys = [key for run in runs for key in run.results if _metric(key) == metric]
     columns = {key: _name(key) for key in dict.fromkeys(keys)}
@@ -105,7 +105,7 @@ def table(runs: Sequence[Collected], metric: str) -> None:
 
 
 def _read(run: Path) -> tuple[str, dict[str, np.ndarray]]:
-    """Reads the state and the results; files appear only when they are complete."""
+    """Read the state and the results; files appear only when they are complete."""
     if (run / "results.json").exists():
         found = json.loads((run / "results.json").read_text())
         return "finished", {name: np.array(value["values"]) for name, value in found.items()}
@@ -120,7 +120,7 @@ def _read(run: Path) -> tuple[str, dict[str, np.ndarray]]:
 
 
 def _flat(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yields pairs of a path ``a.b.c`` and its value as text."""
+    """Yield pairs of a path ``a.b.c`` and its value as text."""
     if isinstance(content, Mapping) and content:
         for key, value in content.items():
             yield from _flat(value, f"{name}.{key}" if name else key)
@@ -129,7 +129,7 @@ def _flat(content: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def write_csv(path: Path, runs: Sequence[Collected], metrics: Sequence[str]) -> None:
-    """Writes a line per run and name; one without a name where nothing is found yet."""
+    """Write a line per run and name; one without a name where nothing is found yet."""
     lines = [
         (number, run, name)
         for number, run in enumerate(runs, start=1)
@@ -166,7 +166,7 @@ def _label(run: Collected) -> str:
 
 
 def _sortable(word: str) -> tuple[int, float, str]:
-    """Returns a key that sorts numbers by size, before words."""
+    """Return a key that sorts numbers by size, before words."""
     try:
         return 0, float(word), word
     except ValueError:

@@ -38,7 +38,7 @@ COLUMNS = ("online", "final", "borrowed", "cost")
 
 @experiment("compare_encoders")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Streams the same queries to every learner with both encoders."""
+    """Stream the same queries to every learner with both encoders."""
     dataset = sample_queries(read_dataset(cfg), cfg.queries, cfg.seed)
     print(dataset.summary(), flush=True)
     texts = {"document": cfg.document, "cache": cache_folder(cfg)}
@@ -52,7 +52,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
 
     def learn(grid):
-        """Chooses settings with each encoder, and streams with both choices."""
+        """Choose settings with each encoder, and stream with both choices."""
         settings = {
             side: chosen(
                 grid,
@@ -97,7 +97,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks numbers, and that the encoders differ."""
+    """Check numbers, and that the encoders differ."""
     require("queries", cfg.queries, ">= 20 or null", lambda n: n is None or n >= 20)
     for name in ("exposures", "seeds", "chunk"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
@@ -109,7 +109,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a table for each encoder."""
+    """Print a table for each encoder."""
     for side in names(cfg):
         rows = [f"{learner}/{side}" for learner in cfg.learners]
         title = f"{cfg.dataset.name}, {cfg.document}, exposures={cfg.exposures}: {side}"
@@ -117,7 +117,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def names(cfg: DictConfig) -> tuple[str, str]:
-    """Returns the names of the encoders, with the layers if the names are equal."""
+    """Return the names of the encoders, with the layers if the names are equal."""
     first, second = cfg.encoder.name, cfg.other.name
     return first, second if first != second else f"{second}_{cfg.other.layers}_layers"
 

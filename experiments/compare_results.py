@@ -33,7 +33,7 @@ class Comparison(NamedTuple):
 
 
 def compare(before: Path, after: Path) -> list[Comparison]:
-    """Compares the runs of two folders."""
+    """Compare the runs of two folders."""
     old, new = dict(_runs(before)), dict(_runs(after))
     lines = []
     for run in sorted(old.keys() | new.keys()):
@@ -99,7 +99,7 @@ def _compare_run(run: str, old: dict[str, np.ndarray], new: dict[str, np.ndarray
 
 
 def _apart(old: np.ndarray, new: np.ndarray) -> float:
-    """Returns the largest difference, relative for numbers above 1; NaN equals NaN."""
+    """Return the largest difference, relative for numbers above 1; NaN equals NaN."""
     if old.shape != new.shape:
         return np.inf
     same = (old == new) | (np.isnan(old) & np.isnan(new))

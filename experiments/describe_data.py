@@ -45,7 +45,7 @@ COLUMNS = {
 
 @experiment("describe_data")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Loads, encodes and describes each data set."""
+    """Load, encode and describe each data set."""
     results: dict[str, np.ndarray] = {}
     for name, spec in present(cfg).items():
         found = run.result(name, partial(described, cfg, spec))
@@ -55,7 +55,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses unknown names, a missing folder, and data sets that the folder lacks."""
+    """Refuse unknown names, a missing folder, and data sets that the folder lacks."""
     for name in cfg.only or ():
         require("only", name, f"of {', '.join(cfg.datasets)}", cfg.datasets.__contains__)
     if cfg.folder is not None:
@@ -66,7 +66,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the table, and names the data sets that are missing."""
+    """Print the table, and name the data sets that are missing."""
     print(markdown(cfg, results))
     if cfg.folder is not None and cfg.only is None:
         absent = [name for name in cfg.datasets if name not in present(cfg)]
@@ -74,7 +74,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def present(cfg: DictConfig) -> dict[str, dict[str, Any]]:
-    """Returns the chosen data sets that exist, with their paths."""
+    """Return the chosen data sets that exist, with their paths."""
     found: dict[str, dict[str, Any]] = {}
     for name, spec in plain(cfg.datasets).items():
         if cfg.only is not None and name not in cfg.only:
@@ -87,7 +87,7 @@ def present(cfg: DictConfig) -> dict[str, dict[str, Any]]:
 
 
 def described(cfg: DictConfig, spec: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Loads a data set and returns the numbers of `COLUMNS`."""
+    """Load a data set and return the numbers of `COLUMNS`."""
     dataset = {"options": {}} | {key: x for key, x in spec.items() if key != "document"}
     changed = {"dataset": dataset, "document": spec.get("document", cfg.document)}
     found = jr.describe(task_of(DictConfig(plain(cfg) | changed)))
@@ -96,7 +96,7 @@ def described(cfg: DictConfig, spec: Mapping[str, Any]) -> dict[str, list[float]
 
 
 def markdown(cfg: DictConfig, results: Found) -> str:
-    """Formats the results as a table with a row per data set."""
+    """Format the results as a table with a row per data set."""
     lines = [["data set", "document", *(head for head, _ in COLUMNS.values())]]
     lines.append(["---"] * 2 + ["---:"] * len(COLUMNS))
     for name, spec in present(cfg).items():

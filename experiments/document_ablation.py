@@ -91,7 +91,7 @@ class Similarity(NamedTuple):
 
 @experiment("document_ablation")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Ranks with every variant, compares and draws; one value per tool (`per_tool`)."""
+    """Rank with every variant, compare and draw; one value per tool (`per_tool`)."""
     task = task_of(cfg)
     fields = present(documents_of(task), cfg.fields)
     if missing := [field for field in cfg.fields if field not in fields]:
@@ -120,7 +120,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses unknown names and cuts out of their range, before anything is loaded."""
+    """Refuse unknown names and cuts out of their range, before anything is loaded."""
     closed = {"retrievers": RETRIEVERS, "fields": FIELDS, "negatives": KINDS}
     for name, known in closed.items():
         if unknown := sorted(set(cfg[name]) - set(known)):
@@ -130,7 +130,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the quality of every variant, the gains of every field, and the dilution."""
+    """Print the quality of every variant, the gains of every field, and the dilution."""
     cut, steps = max(cfg.cuts), ["original", *(f"+{field}" for field in cfg.fields)]
     quality = [f"recall@{k}" for k in cfg.cuts] + [f"ndcg@{cut}", f"completeness@{cut}"]
     gains = [f"ndcg@{cut}{x}" for x in ("", "/p", "/holm")] + [f"recall@{cut}", quality[-1]]
@@ -144,7 +144,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def present(documents: Sequence[Document], fields: Sequence[str] = FIELDS) -> tuple[str, ...]:
-    """Returns the fields that the profile of some document has and that are not empty there.
+    """Return the fields that the profile of some document has and that are not empty there.
 
     Raises:
       ValueError: a field is unknown, or no profile has any of the fields.
@@ -159,7 +159,7 @@ def present(documents: Sequence[Document], fields: Sequence[str] = FIELDS) -> tu
 
 
 def variants(fields: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Returns the fields of the profile that each variant of the documents keeps, by its name."""
+    """Return the fields of the profile that each variant of the documents keeps, by its name."""
     every = tuple(fields)
     return (
         {"original": (), "full": every}
@@ -169,7 +169,7 @@ def variants(fields: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def gains_of(fields: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Returns the two variants whose difference each gain is, by the name of the gain."""
+    """Return the two variants whose difference each gain is, by the name of the gain."""
     return (
         {"full": ("full", "original")}
         | {f"add/{field}": (f"add/{field}", "original") for field in fields}
@@ -178,19 +178,19 @@ def gains_of(fields: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def documents_of(task: Task) -> tuple[Document, ...]:
-    """Returns the documents of a task's data set."""
+    """Return the documents of a task's data set."""
     assert task.dataset is not None
     return task.dataset.documents
 
 
 def texts(cfg: DictConfig, task: Task, kept: Sequence[str]) -> list[str]:
-    """Renders the documents with some fields of their profiles."""
+    """Render the documents with some fields of their profiles."""
     render = with_profile(kept, base=template(cfg.document))
     return [render(document) for document in documents_of(task)]
 
 
 def vectors(cfg: DictConfig, task: Task, kept: Sequence[str]) -> np.ndarray:
-    """Encodes the documents with some fields of their profiles, [I, d]."""
+    """Encode the documents with some fields of their profiles, [I, d]."""
     assert task.encoder is not None
     documents, cache = texts(cfg, task, kept), cache_folder(cfg)
     return encoders.encode(task.encoder, documents, kind="document", cache=cache, progress=False)
@@ -199,7 +199,7 @@ def vectors(cfg: DictConfig, task: Task, kept: Sequence[str]) -> np.ndarray:
 def ranked(
     cfg: DictConfig, task: Task, run: RunDirectory, method: str, name: str, kept: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Computes every metric of every query, [N], or reads them from the run."""
+    """Compute every metric of every query, [N], or read them from the run."""
 
     def measure():
         if method == "bm25":
@@ -215,7 +215,7 @@ def ranked(
 
 
 def correct(results: dict[str, np.ndarray]) -> None:
-    """Adds ``holm`` beside each ``p``: corrected for all gains that a metric was tested for."""
+    """Add ``holm`` beside each ``p``: corrected for all gains that a metric was tested for."""
     tested = [name.removesuffix("/p") for name in results if name.endswith("/p")]
     for metric in dict.fromkeys(name.rpartition("/")[2] for name in tested):
         names = [name for name in tested if name.endswith(f"/{metric}")]
@@ -230,7 +230,7 @@ def diluted(
     fields: Sequence[str],
     results: dict[str, np.ndarray],
 ) -> None:
-    """Measures and draws the dilution, field by field (Figure 4)."""
+    """Measure and draw the dilution, field by field (Figure 4)."""
     theta = {f"+{field}": vectors(cfg, task, fields[: i + 1]) for i, field in enumerate(fields)}
     curves: dict[str, np.ndarray] = {}
     for kind in cfg.negatives:
@@ -262,7 +262,7 @@ def gains_figure(
     metric: str,
     results: dict[str, np.ndarray],
 ) -> None:
-    """Draws the gain of each field in both protocols (Figure 3)."""
+    """Draw the gain of each field in both protocols (Figure 3)."""
     figure, ax = plots.new_figure("", f"gain in {metric.replace('ndcg', 'nDCG')}")
     ax.axhline(0, color=plots.GREY, linewidth=1)
     rows = {
@@ -277,7 +277,7 @@ def gains_figure(
 def dilution_figure(
     run: RunDirectory, fields: Sequence[str], curves: dict[str, np.ndarray]
 ) -> None:
-    """Draws the change of the cosine as the profile grows."""
+    """Draw the change of the cosine as the profile grows."""
     figure, ax = plots.new_figure("", "change of the cosine")
     ax.axhline(0, color=plots.GREY, linewidth=1)
     for label, values in curves.items():
@@ -290,7 +290,7 @@ def dilution_figure(
 
 
 def table(results, rows: Sequence[str], columns: Sequence[str], title: str) -> None:
-    """Prints the rows with results, since not every data set has every field."""
+    """Print the rows with results, since not every data set has every field."""
     present = [row for row in rows if f"{row}/{columns[0]}" in results]
     results_table(results, present, columns, title)
 
@@ -304,7 +304,7 @@ def triples(
     n: int | None = None,
     seed: int = 0,
 ) -> Triples:
-    """Draws queries, the same for both kinds of negatives, and a right and a wrong tool for each.
+    """Draw queries, the same for both kinds of negatives, and a right and a wrong tool for each.
 
     Args:
       queries: unit vectors.
@@ -337,7 +337,7 @@ def triples(
 def similarity(
     queries: Float[np.ndarray, "N d"], theta: Float[np.ndarray, "I d"], chosen: Triples
 ) -> Similarity:
-    """Computes the cosines under one text of the documents, of unit vectors, in float64."""
+    """Compute the cosines under one text of the documents, of unit vectors, in float64."""
     vectors, tools = (np.asarray(x, np.float64) for x in (queries, theta))
     rows = vectors[chosen.query]
     return Similarity(

@@ -39,29 +39,29 @@ from jaxret.retrieval.ranking import mean_metrics, metrics_at
 
 @experiment("evaluate_retrieval")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Trains missing models and tests all methods."""
+    """Train missing models and test all methods."""
     return compute(Bench(cfg, run), named(cfg))
 
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks the methods."""
+    """Check the methods."""
     methods.check(cfg, named(cfg))
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per method."""
+    """Print a line per method."""
     table(cfg, results, metrics_at(cfg.cuts))
 
 
 def named(cfg: DictConfig) -> list[str]:
-    """Returns the selected methods, by default all recipes."""
+    """Return the selected methods, by default all recipes."""
     return list(cfg.methods) or list(cfg.recipes)
 
 
 def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Ranks the queries of a part by every method; returns the metrics, one value per seed."""
+    """Rank the queries of a part by every method; return the metrics, one value per seed."""
     parts, cuts, directory = bench.parts, bench.cfg.cuts, bench.run.directory
     rows = getattr(parts, bench.cfg.part)
     print(
@@ -87,7 +87,7 @@ def compute(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def table(cfg: DictConfig, results: Found, columns: Sequence[str]) -> None:
-    """Prints a line per method, with its kind of training data."""
+    """Print a line per method, with its kind of training data."""
     names = named(cfg)
     sees = {name: methods.sees(cfg, name) for name in names}
     title = f"{cfg.dataset.name}, {cfg.document}: {cfg.part}"

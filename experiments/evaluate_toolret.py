@@ -112,11 +112,11 @@ class World:
         return rows[np.sort(order[: self.cfg.limit])]
 
     def ids(self, rows: Rows) -> list[str]:
-        """Returns the ids of queries, as in run files."""
+        """Return the ids of queries, as in run files."""
         return [self.benchmark.ids[row] for row in rows]
 
     def texts(self, name: str, setting: str, rows: Rows) -> list[str]:
-        """Renders the queries for a model.
+        """Render the queries for a model.
 
         Without an instruction the template gets the model's ``uninstructed``, as in the authors'
         code, so most models still read the rest of the template.
@@ -133,18 +133,18 @@ class World:
         ]
 
     def pool(self, task: str) -> str | None:
-        """Returns the category that is searched for a task; None for all tools."""
+        """Return the category that is searched for a task; None for all tools."""
         return None if self.cfg.pool == "all" else self.benchmark.tasks[task]
 
     def members(self, pool: str | None) -> Int[np.ndarray, " P"]:
-        """Returns the tools of a pool, as catalogue rows in the order of trec_eval's ties."""
+        """Return the tools of a pool, as catalogue rows in the order of trec_eval's ties."""
         found = np.flatnonzero([pool in (None, own) for own in self.benchmark.pools])
         if not len(found):
             raise ValueError(f"there are no tools of category {pool!r}: search pool=all")
         return found[np.argsort(self.trec_order[found])]
 
     def search(self, retriever: Retriever, texts: Texts, pool: str | None) -> Ranking:
-        """Finds the best tools of a pool, as rows of the whole catalogue."""
+        """Find the best tools of a pool, as rows of the whole catalogue."""
         members, cfg = self.members(pool), self.cfg
         found = search(
             retriever,
@@ -162,7 +162,7 @@ Stage: TypeAlias = Callable[[Request], Ranking]
 
 @experiment("evaluate_toolret")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Ranks, writes run files, measures."""
+    """Rank, write run files, measure."""
     methods = list(cfg.methods)
     world = World(cfg, run, benchmark(cfg.dataset.path, **plain(cfg.dataset.options)))
     print(counts(world.benchmark, world.rows), flush=True)
@@ -189,7 +189,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks methods and numbers."""
+    """Check methods and numbers."""
     check_models(plain(cfg.models), list(cfg.methods))
     for name in ("depth", "k", "chunk", "devices"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
@@ -200,7 +200,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints two tables in percent: the paper's averages, then nDCG of every task."""
+    """Print two tables in percent: the paper's averages, then nDCG of every task."""
     methods, means = list(cfg.methods), {name: x["mean"] for name, x in results.items()}
     drawn = {name.split("/")[1]: int(n) for name, n in means.items() if name.startswith("drawn/")}
     limit = "all queries" if cfg.limit is None else f"at most {cfg.limit} a task, seed {cfg.seed}"
@@ -227,14 +227,14 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def percent(value: float | None) -> str:
-    """Formats a number in percent; empty for None."""
+    """Format a number in percent; empty for None."""
     return "" if value is None else f"{100 * value:.2f}"
 
 
 def measured(
     ranking: Ranking, labels: Int[np.ndarray, "M L"], order: Int[np.ndarray, " I"], k: int
 ) -> dict[str, Float[np.ndarray, " M"]]:
-    """Computes nDCG, recall and completeness at k of every query, with trec_eval's ties."""
+    """Compute nDCG, recall and completeness at k of every query, with trec_eval's ties."""
     items = in_trec_order(ranking, order).items
     items = np.pad(items, ((0, 0), (0, max(0, k - items.shape[1]))), constant_values=-1)
     values = metrics.evaluate_ranking(items, labels, [k])
@@ -242,14 +242,14 @@ def measured(
 
 
 def measures(k: int) -> tuple[str, ...]:
-    """Returns the names of the metrics."""
+    """Return the names of the metrics."""
     return tuple(f"{measure}@{k}" for measure in MEASURES)
 
 
 def averages(
     of_tasks: Mapping[str, Mapping[str, np.ndarray]], categories: Mapping[str, str]
 ) -> dict[str, float]:
-    """Computes the means that the module's docstring lists.
+    """Compute the means that the module's docstring lists.
 
     Args:
       of_tasks: task -> metric -> one value per query.
@@ -275,7 +275,7 @@ def averages(
 
 
 def counts(benchmark: Benchmark, rows: Mapping[str, Sequence[int] | Rows]) -> str:
-    """Formats a line with the tools, tasks and queries of each category, since copies differ."""
+    """Format a line with the tools, tasks and queries of each category, since copies differ."""
     parts = []
     for category in CATEGORIES:
         tasks = [task for task, own in benchmark.tasks.items() if own == category]
@@ -287,7 +287,7 @@ def counts(benchmark: Benchmark, rows: Mapping[str, Sequence[int] | Rows]) -> st
 
 
 def stage(world: World, name: str) -> Stage:
-    """Makes the function that ranks tools for the queries of a task, or reads stored rankings.
+    """Make the function that ranks tools for the queries of a task, or read stored rankings.
 
     Documents are read, and weights loaded, when they are first needed.
     """
@@ -353,7 +353,7 @@ def _run(world: World, name: str) -> Stage:
 
 
 def _reranked(load: Callable[[World, str], Reranker]) -> Callable[[World, str], Stage]:
-    """Makes the stage of a reranker, on the lists of another model."""
+    """Make the stage of a reranker, on the lists of another model."""
 
     def build(world, name):
         settings = world.models[name]
@@ -415,7 +415,7 @@ NEED_PATH = ("run", "cross_encoder")
 
 
 def check_models(models: Mapping[str, Mapping[str, Any]], methods: list[str]) -> None:
-    """Checks the models, before anything is read.
+    """Check the models, before anything is read.
 
     Raises:
       ValueError: if a model or setting is unknown or invalid.

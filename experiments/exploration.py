@@ -70,7 +70,7 @@ class Grid(NamedTuple):
 
 @experiment("exploration")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every learner on the grid; writes curves and figures."""
+    """Run every learner on the grid; write curves and figures."""
     task, metrics = task_of(cfg), [name.format(k=cfg.k) for name in METRICS]
     # No queries are held out, but they are the same as with a held-out share.
     parts = task.parts(validation=cfg.validation, heldout=0.5, seeds=[cfg.seed])
@@ -113,7 +113,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks learners and numbers."""
+    """Check learners and numbers."""
     ways(cfg)
     for name in ("exposures", "seeds", "chunk"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
@@ -122,7 +122,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the chosen and the best cell of each learner."""
+    """Print the chosen and the best cell of each learner."""
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     rows = [f"{name}/{which}" for name in cfg.ways for which in ("chosen", "best")]
     title = f"{cfg.dataset.name}, exposures={cfg.exposures}"
@@ -132,7 +132,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def ways(cfg: DictConfig) -> list[LearnerGrid]:
-    """Returns every learner, on the same grid."""
+    """Return every learner, on the same grid."""
     shared = {key: plain(cfg)[key] for key in ("projection", "schedule", "tau", "eta_over_tau")}
     return shared_grid(plain(cfg.ways), shared)
 
@@ -140,7 +140,7 @@ def ways(cfg: DictConfig) -> list[LearnerGrid]:
 def cell_of(
     run: jr.Run, validation: Bool[np.ndarray, " N"], metrics: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Measures one setting, on the validation queries and on the rest.
+    """Measure one setting, on the validation queries and on the rest.
 
     Returns:
       ``success``, ``loss`` and ``online`` (success of validation queries) [S]; ``validation`` and
@@ -165,7 +165,7 @@ def cell_of(
 def grid(
     found: Mapping[str, np.ndarray], validation: np.ndarray, rounds: int, least: float
 ) -> Grid:
-    """Combines the measurements of `cell_of` on the two parts of the queries.
+    """Combine the measurements of `cell_of` on the two parts of the queries.
 
     ``least`` is the loss of the comparator on the whole stream.
     """
@@ -183,7 +183,7 @@ def grid(
 def measured(
     way: str, pairs: Sequence[tuple[float, float]], found: Grid, metrics: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Names the results of every cell, of the chosen one, and of the best one."""
+    """Name the results of every cell, of the chosen one, and of the best one."""
     results = {}
     best = int(found.accuracy.mean(axis=1).argmax())
     cells = {f"tau={tau:g}/eta_over_tau={rate:g}": g for g, (tau, rate) in enumerate(pairs)}
@@ -205,14 +205,14 @@ def one_cell(
     final: Float[np.ndarray, "S 4"],
     metrics: Sequence[str],
 ) -> dict[str, np.ndarray]:
-    """Names the online success and the final rankings of a cell."""
+    """Name the online success and the final rankings of a cell."""
     rankings = {f"{name}/final/{metric}": final[:, i] for i, metric in enumerate(metrics)}
     return {f"{name}/online/accuracy": accuracy, **rankings}
 
 
 @jax.jit
 def success_of_drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
-    """Computes the probability of success if tools are drawn from p without learning."""
+    """Compute the probability of success if tools are drawn from p without learning."""
     p = jax.nn.softmax(queries @ theta.T / tau, axis=1)
     right = jnp.take_along_axis(
         p, labels, axis=1
@@ -223,7 +223,7 @@ def success_of_drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
 def figures(
     cfg: DictConfig, run: RunDirectory, grids: Mapping[str, Grid], results: Mapping[str, np.ndarray]
 ) -> None:
-    """Draws maps of the grid, and the best step's success over the temperature."""
+    """Draw maps of the grid, and the best step's success over the temperature."""
     shape = (len(cfg.tau), len(cfg.eta_over_tau))
     chosen = {name: divmod(found.chosen, shape[1]) for name, found in grids.items()}
     rounds = results["rounds"][0] / results["cells"][0] / cfg.seeds
@@ -271,7 +271,7 @@ def heatmaps(
     outlined: Mapping[str, tuple[int, int]],
     lower_is_better: bool = False,
 ) -> Figure:
-    """Draws grids of numbers, two in a line, in one scale of colours whose bright end is good.
+    """Draw grids of numbers, two in a line, in one scale of colours whose bright end is good.
 
     Args:
       panels: title -> numbers [n, m], which are written into the cells.
@@ -319,7 +319,7 @@ def heatmaps(
 
 
 def _short(value: float) -> str:
-    """Formats a number with two significant digits."""
+    """Format a number with two significant digits."""
     if abs(value) < 0.995:
         return f"{value:.2f}".replace("0.", ".", 1)
     return f"{value:.1f}" if abs(value) < 9.95 else f"{value:,.0f}"

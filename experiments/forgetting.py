@@ -89,7 +89,7 @@ TABLES = (LEVELS, FATES, MOVES)
 
 @experiment("forgetting")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Follows every learner along both streams; writes curves and figures."""
+    """Follow every learner along both streams; write curves and figures."""
     grids, task = learner_grids(cfg), task_of(cfg)
     metrics = [name.format(k=cfg.k) for name in METRICS]
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
@@ -106,7 +106,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     drawn = sample(cfg, task, streamed)
 
     def measure(grid):
-        """Chooses a setting, and follows the learner along both streams."""
+        """Choose a setting, and follow the learner along both streams."""
         shared: dict[str, Any] = {"seeds": seeds, "chunk": chunk}
         by: dict[str, Any] = {"on": validation, "metric": f"ndcg@{cfg.k}"}
         by |= {"part": training | validation, "resume": run.resume(grid.name, "choice")}
@@ -163,7 +163,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks learners, points and the picture."""
+    """Check learners, points and the picture."""
     names = [grid.name for grid in learner_grids(cfg)]
     require("points", cfg.points, ">= 2", lambda x: x >= 2)
     for part in ("tools", "queries"):
@@ -175,7 +175,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints levels, forgetting and moves of each learner."""
+    """Print levels, forgetting and move of each learner."""
     title = f"{cfg.dataset.name}, {cfg.document}, exposures={cfg.exposures}"
     for columns in TABLES:
         columns = [column.format(k=cfg.k) for column in columns]
@@ -193,7 +193,7 @@ def follow(
     chunk: int,
     pause: Callable[[int], None],
 ) -> tuple[Float[np.ndarray, "S E m n"], jr.Run]:
-    """Simulates a stream chunk by chunk, and ranks queries before it and after each chunk.
+    """Simulate a stream chunk by chunk, and rank queries before it and after each chunk.
 
     Args:
       learner: learner with the setting of each seed.
@@ -225,7 +225,7 @@ def follow(
 
 
 def points(order: Int[np.ndarray, "S T"], chunk: int) -> Int[np.ndarray, " E"]:
-    """Returns the number of finished rounds before a stream and after each of its chunks."""
+    """Return the number of finished rounds before a stream and after each of its chunks."""
     return np.append(np.arange(0, order.shape[1], chunk), order.shape[1])
 
 
@@ -234,7 +234,7 @@ def by_arrival(
     order: Int[np.ndarray, "S T"],
     streamed: Bool[np.ndarray, " N"],
 ) -> Float[np.ndarray, "S E m n"]:
-    """Sorts the queries of each seed by their first arrival in the stream.
+    """Sort the queries of each seed by their first arrival in the stream.
 
     Args:
       values: values of the n streamed queries, in order of their positions.
@@ -249,7 +249,7 @@ def by_arrival(
 def seen(
     values: Float[np.ndarray, "S E m n"], rounds: Int[np.ndarray, " E"]
 ) -> Float[np.ndarray, "S E-1 m"]:
-    """Averages over the queries that have arrived, from the second point on."""
+    """Average over the queries that have arrived, from the second point on."""
     parts = [values[:, i, :, :many] for i, many in enumerate(rounds) if many]
     return np.stack([part.mean(axis=-1, dtype=np.float64) for part in parts], axis=1)
 
@@ -257,7 +257,7 @@ def seen(
 def forgotten(
     right: Bool[np.ndarray, "S E n"], rounds: Int[np.ndarray, " E"]
 ) -> Float[np.ndarray, "S E"]:
-    """Computes the share of arrived queries that were right since arrival and now are wrong."""
+    """Compute the share of arrived queries that were right since arrival and now are wrong."""
     arrived = np.arange(right.shape[-1]) < rounds[:, None]
     ever = np.logical_or.accumulate(right & arrived, axis=1)
     return (ever & ~right).sum(axis=-1) / np.maximum(arrived.sum(axis=-1), 1)
@@ -266,7 +266,7 @@ def forgotten(
 def fates(
     right: Bool[np.ndarray, "S E n"], rounds: Int[np.ndarray, " E"]
 ) -> dict[str, Float[np.ndarray, " S"]]:
-    """Computes `forgotten` and `drop` at the end, and the shares ``learnt`` and ``lost``.
+    """Compute `forgotten` and `drop` at the end, and the shares ``learnt`` and ``lost``.
 
     Learnt queries are wrong at first and right at the end, lost queries the reverse.
     """
@@ -280,7 +280,7 @@ def fates(
 
 
 def drop(right: Bool[np.ndarray, "S E n"], rounds: Int[np.ndarray, " E"]) -> Float[np.ndarray, "S"]:
-    """Computes forgetting as in Chaudhry et al. (2018), with the queries of a chunk as a task.
+    """Compute forgetting as in Chaudhry et al. (2018), with the queries of a chunk as a task.
 
     It is the highest accuracy of a task at a point after its arrival and before the end, minus that
     at the end, averaged over tasks. It is negative if the end is best. There must be three points
@@ -295,7 +295,7 @@ def drop(right: Bool[np.ndarray, "S E n"], rounds: Int[np.ndarray, " E"]) -> Flo
 
 
 def moments(curve: Float[np.ndarray, "S E"]) -> dict[str, Float[np.ndarray, " S"]]:
-    """Returns first, middle and last value, and ``fall``, the largest decrease."""
+    """Return first, middle and last value, and ``fall``, the largest decrease."""
     return {
         "first": curve[:, 0],
         "half": curve[:, (curve.shape[1] - 1) // 2],
@@ -312,7 +312,7 @@ class Sample(NamedTuple):
 
 
 def sample(cfg: DictConfig, task: Task, streamed: Bool[np.ndarray, " N"]) -> Sample:
-    """Draws at most ``tsne.tools`` of all tools and ``tsne.queries`` of the streamed queries."""
+    """Draw at most ``tsne.tools`` of all tools and ``tsne.queries`` of the streamed queries."""
     rng = np.random.default_rng(cfg.seed)
     return Sample(
         tools=rng.permutation(len(task.theta))[: cfg.tsne.tools],
@@ -321,7 +321,7 @@ def sample(cfg: DictConfig, task: Task, streamed: Bool[np.ndarray, " N"]) -> Sam
 
 
 def row_moves(task: Task, streamed: Bool[np.ndarray, " N"], run: jr.Run) -> dict[str, np.ndarray]:
-    """Computes `MOVES` of every seed, by the streamed queries."""
+    """Compute `MOVES` of every seed, by the streamed queries."""
     queries, labels = task.queries[streamed], task.labels[streamed]
     needed, others = cosines(task.theta, queries, labels)
     found: dict[str, list[float]] = {name: [] for name in MOVES}
@@ -341,7 +341,7 @@ def cosines(
     queries: Float[np.ndarray, "N d"],
     labels: Int[np.ndarray, "N L"],
 ) -> tuple[float, float]:
-    """Computes mean cosines of queries with the tools they need, and with all others."""
+    """Compute mean cosines of queries with the tools they need, and with all others."""
     theta, queries = unit(theta), unit(queries)
     which, column = np.nonzero(labels >= 0)
     needed = (queries[which] * theta[labels[which, column]]).sum()
@@ -351,7 +351,7 @@ def cosines(
 
 
 def unit(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """Scales rows to length 1, in float64."""
+    """Scale rows to length 1, in float64."""
     rows = np.asarray(rows, np.float64)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -363,7 +363,7 @@ def picture(
     after: Float[np.ndarray, "a d"],
     queries: Float[np.ndarray, "b d"],
 ) -> None:
-    """Draws a t-SNE of rows before, rows after and queries; a line joins the rows of a tool."""
+    """Draw a t-SNE of rows before, rows after and queries; a line joins the rows of a tool."""
 
     def positions():
         every = np.concatenate([unit(vectors) for vectors in (before, after, queries)])

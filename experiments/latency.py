@@ -44,7 +44,7 @@ FIGURES = {"quality_latency": "recall", "ndcg_latency": "ndcg"}
 
 @experiment("latency")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Evaluates and times the configured methods, and draws the figure."""
+    """Evaluate and time the configured methods, and draw the figure."""
     names, bench = list(cfg.methods), Bench(cfg, run)
     results = evaluate_retrieval.compute(bench, names) | measure(bench, names)
     for file, metric in FIGURES.items():
@@ -54,19 +54,19 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks the methods."""
+    """Check the methods."""
     methods.check(cfg, list(cfg.methods))
     require("queries", cfg.queries, ">= 1", lambda n: n >= 1)
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints quality and time of each method."""
+    """Print quality and time of each method."""
     evaluate_retrieval.table(cfg, results, (*metrics_at(cfg.cuts), *COLUMNS))
 
 
 def measure(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Measures `COLUMNS` of each method on some test queries, with models of the first seed."""
+    """Measure `COLUMNS` of each method on some test queries, with models of the first seed."""
     cfg = bench.cfg
     rows = np.random.default_rng(cfg.seed).permutation(bench.parts.test)[: cfg.queries]
 
@@ -85,7 +85,7 @@ def measure(bench: Bench, names: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def answer(bench: Bench, name: str, seed: int, most: int) -> Answer:
-    """Loads a method as one call, from texts to the ``most`` best tools."""
+    """Load a method as one call, from texts to the ``most`` best tools."""
     chain = [name]
     while before := methods.before(bench, chain[-1]):
         chain.append(before)
@@ -108,7 +108,7 @@ def answer(bench: Bench, name: str, seed: int, most: int) -> Answer:
 def in_turn(
     forms: Mapping[str, Answer], texts: Sequence[str], seed: int
 ) -> dict[str, Float[np.ndarray, " M"]]:
-    """Times each form on each text, in milliseconds."""
+    """Time each form on each text, in milliseconds."""
     for form in forms.values():
         for text in texts:
             form([text])
@@ -125,7 +125,7 @@ def in_turn(
 def figure(
     bench: Bench, results: Mapping[str, np.ndarray], names: Sequence[str], metric: str, file: str
 ) -> None:
-    """Draws quality over median time, with quartiles, coloured by the kind of training data."""
+    """Draw quality over median time, with quartiles, coloured by the kind of training data."""
     low, middle, high = (
         np.array([results[f"{name}/{column}"][0] for name in names]) for column in COLUMNS
     )

@@ -20,7 +20,7 @@ BY_EYE = Path(__file__).with_name("limitations_by_eye.jsonl")
 
 
 def kept(tools: Path, by_eye: Path = BY_EYE) -> dict[tuple[bool, bool], tuple[int, int]]:
-    """Counts the kept limitations of a run: (tried, stated) -> (kept, all).
+    """Count the kept limitations of a run: (tried, stated) -> (kept, all).
 
     Raises:
       ValueError: if the run lacks the tool of a verdict.
@@ -38,7 +38,7 @@ def kept(tools: Path, by_eye: Path = BY_EYE) -> dict[tuple[bool, bool], tuple[in
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

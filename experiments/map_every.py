@@ -40,7 +40,7 @@ MAKERS: dict[str, Callable[[int], Learner]] = {
 
 @experiment("map_every")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Simulates every learner with every B on the same streams."""
+    """Simulate every learner with every B on the same streams."""
     task = task_of(cfg)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}
@@ -58,7 +58,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses numbers out of their range, and unknown learners."""
+    """Refuse numbers out of their range, and unknown learners."""
     require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
     require("every", cfg.every, "numbers >= 1", lambda xs: len(xs) and min(xs) >= 1)
     known = "some of " + ", ".join(MAKERS)
@@ -67,14 +67,14 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line for each learner and B."""
+    """Print a line for each learner and B."""
     names = [name.removesuffix("/online") for name in results if name.endswith("/online")]
     title = f"{cfg.dataset.name}, {cfg.encoder.name}: maps that move once in B rounds"
     results_table(results, names, COLUMNS, title)
 
 
 def played(learner: Learner, task: Task, seeds: range) -> dict[str, np.ndarray]:
-    """Simulates a learner; returns ``online [S]``, the accuracy of each seed."""
+    """Simulate a learner; return ``online [S]``, the accuracy of each seed."""
     return {"online": jr.simulate(learner, task, seeds=seeds).accuracy.values}
 
 

@@ -40,7 +40,7 @@ COLUMNS = ("alone", "loss", "weight")
 
 @experiment("mixture")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Simulates the mixture and each of its experts, replays the mixture, and draws its weights."""
+    """Simulate the mixture and each of its experts, replay the mixture, and draw its weights."""
     task, learner, seeds = task_of(cfg), jr.mixture(), range(cfg.seed, cfg.seed + cfg.seeds)
     blend = blend_of(learner)
     assert blend is not None
@@ -73,7 +73,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses numbers out of their range."""
+    """Refuse numbers out of their range."""
     for name in ("exposures", "seeds", "repeats"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     require("switches", cfg.switches, ">= 0", lambda x: x >= 0)
@@ -81,7 +81,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per expert, then the other results."""
+    """Print a line per expert, then the other results."""
     experts = [name.removesuffix("/alone") for name in results if name.endswith("/alone")]
     results_table(results, experts, COLUMNS, f"{cfg.dataset.name}, experts of the mixture")
     for name, value in results.items():
@@ -90,7 +90,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def losses(histories: Sequence[theory.History], experts: Sequence[str]) -> dict[str, np.ndarray]:
-    """Sums the log losses of the mixture and of each expert over the rounds, for each seed."""
+    """Sum the log losses of the mixture and of each expert over the rounds, for each seed."""
     found = {"mixture/loss": np.array([history.mixed.sum() for history in histories])}
     for g, name in enumerate(experts):
         found[f"{name}/loss"] = np.array([history.losses[:, g].sum() for history in histories])
@@ -98,7 +98,7 @@ def losses(histories: Sequence[theory.History], experts: Sequence[str]) -> dict[
 
 
 def experts_of(blend: Blend) -> dict[str, jr.Learner]:
-    """Returns the experts of a mixture by name, as learners."""
+    """Return the experts of a mixture by name, as learners."""
     each = (kind.learner(g) for kind in blend.kinds for g in range(len(kind.settings)))
     return dict(zip(blend.experts, each, strict=True))
 
@@ -106,7 +106,7 @@ def experts_of(blend: Blend) -> dict[str, jr.Learner]:
 def cost(
     task: Task, mixture: jr.Learner, experts: Mapping[str, jr.Learner], repeats: int
 ) -> dict[str, np.ndarray]:
-    """Times a round of the mixture, of `jr.greedy`, and of all experts one after the other."""
+    """Time a round of the mixture, of `jr.greedy`, and of all experts one after the other."""
     learners = {"mixture": mixture, "greedy": jr.greedy(), **experts}
     times: dict[str, list[float]] = {name: [] for name in learners}
     for _ in range(1 + repeats):  # the first run compiles
@@ -124,7 +124,7 @@ def cost(
 
 
 def figure(run: RunDirectory, blend: Blend, weights: Float[np.ndarray, "S T G"]) -> None:
-    """Draws the weights over rounds; experts of one kind are one curve."""
+    """Draw the weights over rounds; experts of one kind are one curve."""
     kinds = np.array([name.partition("(")[0] for name in blend.experts])
     drawn, ax = plots.new_figure("round", "weight in the mixture")
     for kind in dict.fromkeys(kinds.tolist()):

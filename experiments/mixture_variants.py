@@ -48,7 +48,7 @@ UNCALIBRATED = 1e6  # a trust that effectively turns calibration off
 
 @experiment("mixture_variants")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Simulates every variant on the same streams."""
+    """Simulate every variant on the same streams."""
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}
     base: dict[str, np.ndarray] = {}
@@ -69,27 +69,27 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses numbers out of their range."""
+    """Refuse numbers out of their range."""
     for name in ("seeds", "clusters"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per variant."""
+    """Print a line per variant."""
     names = [name.removesuffix("/online") for name in results if name.endswith("/online")]
     results_table(results, names, COLUMNS, f"{cfg.dataset.name}, variants of the mixture")
 
 
 def simulated(make: Callable[[], Learner], task: Task, seeds: range) -> dict[str, np.ndarray]:
-    """Simulates one variant; returns ``online [S]`` and ``final [S]``."""
+    """Simulate one variant; return ``online [S]`` and ``final [S]``."""
     run = jr.simulate(make(), task, seeds=seeds)
     final = jr.evaluate(run, task, ["ndcg@10"])["ndcg@10"]
     return {"online": run.accuracy.values, "final": final.values}
 
 
 def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
-    """Returns functions that make the variants, by name; the first is the unchanged mixture.
+    """Return functions that make the variants, by name; the first is the unchanged mixture.
 
     Args:
       task: its documents are clustered.
@@ -141,7 +141,7 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
 
 
 def predicted(blend: Blend, state, query):
-    """Returns the calibrated prediction of each expert for each tool: logit P_g(a), [G, I]."""
+    """Return the calibrated prediction of each expert for each tool: logit P_g(a), [G, I]."""
     rows = []
     for g in range(len(blend.experts)):
         one, own = blend.expert(state, g)
@@ -152,7 +152,7 @@ def predicted(blend: Blend, state, query):
 
 
 def unchanged() -> tuple[Learner, Blend]:
-    """Returns the mixture as it is, and its structure."""
+    """Return the mixture as it is, and its structure."""
     learner = jr.mixture()
     blend = blend_of(learner)
     assert blend is not None
@@ -160,7 +160,7 @@ def unchanged() -> tuple[Learner, Blend]:
 
 
 def stacked() -> Learner:
-    """Makes a mixture that shows the best tool by the weighted mean of its experts' logits."""
+    """Make a mixture that shows the best tool by the weighted mean of its experts' logits."""
     learner, blend = unchanged()
 
     def logits(state, query):
@@ -176,7 +176,7 @@ def stacked() -> Learner:
 
 
 def thompson() -> Learner:
-    """Makes a mixture in which one expert, drawn by its weight, chooses."""
+    """Make a mixture in which one expert, drawn by its weight, chooses."""
     learner, blend = unchanged()
 
     def act(state, query, key):
@@ -187,7 +187,7 @@ def thompson() -> Learner:
 
 
 def clustered(groups: np.ndarray) -> Learner:
-    """Makes a mixture with weights per cluster; a query belongs to the cluster of its best tool.
+    """Make a mixture with weights per cluster; a query belongs to the cluster of its best tool.
 
     Args:
       groups: the cluster of each tool [I].
@@ -225,7 +225,7 @@ def clustered(groups: np.ndarray) -> Learner:
 
 
 def own_choice() -> Learner:
-    """Makes a mixture whose experts learn only from the tools that they would have shown."""
+    """Make a mixture whose experts learn only from the tools that they would have shown."""
     learner, blend = unchanged()
     ends = np.cumsum([len(kind.settings) for kind in blend.kinds])[:-1]
 
@@ -241,12 +241,12 @@ def own_choice() -> Learner:
 
 @jax.vmap
 def _where(mine, new, old):
-    """Selects the new rows of some experts of a kind, and the old rows of the others."""
+    """Select the new rows of some experts of a kind, and the old rows of the others."""
     return jax.tree.map(partial(jnp.where, mine), new, old)
 
 
 def best(scores) -> Slate:
-    """Returns a slate of the best tool alone."""
+    """Return a slate of the best tool alone."""
     return Slate(items=jnp.argmax(scores)[None], propensity=jnp.ones(1, scores.dtype))
 
 

@@ -60,7 +60,7 @@ CURVES = ("success", "regret", "unneeded")
 
 @experiment("orag")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Streams to every learner in every protocol; writes curves and figures."""
+    """Stream to every learner in every protocol; write curves and figures."""
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
     unseen = {"heldout": parts.heldout, **near_and_new(task, parts)}
@@ -80,7 +80,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     )
 
     def learn(grid: LearnerGrid) -> dict[str, np.ndarray]:
-        """Chooses settings, streams and ranks, for one learner."""
+        """Choose settings, stream and rank, for one learner."""
         resume = partial(run.resume, grid.name)
         by = dict[str, Any](on=parts.validation, metric=ndcg)
         swept = jr.sweep(grid, task, part=parts.training, resume=resume("heldout"), **stream)
@@ -112,7 +112,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 
 def streamed(run: jr.Run, comparator: Float[np.ndarray, " N"], exposures: int | None) -> dict:
-    """Computes the curves [S, T] of a stream, and its results [S]   (protocol ``online``).
+    """Compute the curves [S, T] of a stream, and its results [S]   (protocol ``online``).
 
     Args:
       run: run of S seeds.
@@ -132,7 +132,7 @@ def streamed(run: jr.Run, comparator: Float[np.ndarray, " N"], exposures: int | 
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks learners and environments."""
+    """Check learners and environments."""
     learner_grids(cfg)
     environment_of(plain(cfg.environment), items=1000, rounds=1000, seed=0)
     require("choosing", cfg.choosing, "all or validation", ("all", "validation").__contains__)
@@ -140,7 +140,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per learner, and the settings that its seeds chose."""
+    """Print a line per learner, and the settings that its seeds chose."""
     names = list(cfg.learners)
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     columns = [column for column in columns if f"{names[0]}/{column}" in results]
@@ -158,16 +158,16 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def choices(results: Found, name: str, numbers: Sequence[str]) -> str:
-    """Formats the settings that seeds chose, the most frequent first."""
+    """Format the settings that seeds chose, the most frequent first."""
     settings = zip(*(results[f"{name}/{number}"]["values"] for number in numbers), strict=True)
     words = (", ".join(f"{n} {x:.3g}" for n, x in zip(numbers, s, strict=True)) for s in settings)
     return "\n".join(f"{setting}  x{count}" for setting, count in Counter(words).most_common())
 
 
 def near_and_new(task: Task, parts: Parts) -> Mapping[str, Bool[np.ndarray, "S N"]]:
-    """Splits held-out queries into near-duplicates of streamed ones, and new ones.
+    """Split held-out queries into near-duplicates of streamed ones, and new ones.
 
-    Returns an empty mapping if a seed lacks one of the kinds.
+    Return an empty mapping if a seed lacks one of the kinds.
     """
     pairs = zip(parts.heldout, parts.training, strict=True)
     near = np.stack([near_duplicates.near(task.texts or (), *pair) for pair in pairs])
@@ -181,7 +181,7 @@ def complete(
     questions: Int[np.ndarray, " N"],
     exposures: int,
 ) -> Float[np.ndarray, " S"]:
-    """Computes the share of questions whose hops all succeeded while they were streamed."""
+    """Compute the share of questions whose hops all succeeded while they were streamed."""
 
     def share(bits, queries):
         ran = queries >= 0

@@ -83,7 +83,7 @@ class Row(NamedTuple):
 
 @experiment("paper_settings")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Streams, for each row, to its end; measures gains and moves; draws the figure."""
+    """Stream, for each row, to its end; measure gains and moves; draw the figure."""
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
     metrics = [f"ndcg@{cfg.k}", f"recall@{cfg.k}"]
@@ -127,7 +127,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks learners, schedules, sizes and numbers of rounds."""
+    """Check learners, schedules, sizes and numbers of rounds."""
     learner_grids(cfg)
     for name in ("updates", "batch"):
         require(name, cfg[name], ">= 1", lambda n: n >= 1)
@@ -144,7 +144,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per row."""
+    """Print a line per row."""
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     names = dict.fromkeys(
         name.removesuffix("/rounds") for name in results if name.endswith("/rounds")
@@ -154,7 +154,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def rows(cfg: DictConfig, task: Task, parts: Parts) -> Iterator[tuple[str, Row]]:
-    """Lists the rows of the table.
+    """List the rows of the table.
 
     All batches have the first schedule and a reward; the other schedules, and the run without
     successes, have the default batch alone.
@@ -191,7 +191,7 @@ def rows(cfg: DictConfig, task: Task, parts: Parts) -> Iterator[tuple[str, Row]]
 
 
 def widened(task: Task, copies: int) -> Task:
-    """Repeats every vector side by side, so that all inner products stay the same.
+    """Repeat every vector side by side, so that all inner products stay the same.
 
     Args:
       task: task with vectors of width d.
@@ -207,7 +207,7 @@ def widened(task: Task, copies: int) -> Task:
 
 
 def moves(run: jr.Run, k: int) -> dict[str, Float[np.ndarray, " S"]]:
-    """Computes how far the scores of all queries moved, and how many lists of k they reordered.
+    """Compute how far the scores of all queries moved, and how many lists of k they reordered.
 
     Args:
       run: run of S seeds.
@@ -229,12 +229,12 @@ def moves(run: jr.Run, k: int) -> dict[str, Float[np.ndarray, " S"]]:
 
 
 def top(scores: Float[np.ndarray, "N I"], k: int) -> Int[np.ndarray, "N k"]:
-    """Returns the k best items of each query in order; of equal items the first comes first."""
+    """Return the k best items of each query in order; of equal items the first comes first."""
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
 def figure(cfg: DictConfig, run: RunDirectory, results: dict[str, np.ndarray]) -> None:
-    """Draws the gain of the streamed queries over the number of bits, as curves of several rows."""
+    """Draw the gain of the streamed queries over the number of bits, as curves of several rows."""
     drawn, ax = plots.new_figure("bits of feedback", f"gain in nDCG@{cfg.k}, streamed queries")
     names = [name.removesuffix("/rounds") for name in results if name.endswith("/rounds")]
     curves: dict[str, list[str]] = {}

@@ -57,7 +57,7 @@ class Line(NamedTuple):
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parses the command line."""
+    """Parse the command line."""
     about = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m experiments.race", description=about)
     parser.add_argument("file", type=Path, help="with a function learner()")
@@ -71,7 +71,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns 2 for wrong input."""
+    """Run the command; return 2 for wrong input."""
     options = parsed(arguments)
     try:
         if options.seeds < 2 or options.exposures < 1:
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def learners_of(file: Path) -> list[jr.Learner]:
-    """Reads the learners that ``learner()`` of a file returns, and checks each.
+    """Read the learners that ``learner()`` of a file returns, and check each.
 
     Raises:
       Refused: if there is no such file or function, or a learner fails `check_learner`.
@@ -130,13 +130,13 @@ def learners_of(file: Path) -> list[jr.Learner]:
 
 
 def first_line(error: Exception) -> str:
-    """Formats an error as one line."""
+    """Format an error as one line."""
     words = (str(error) or type(error).__name__).splitlines()[0]
     return words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"
 
 
 def opponents(names: Sequence[str], own: Sequence[jr.Learner]) -> list[jr.Learner]:
-    """Returns the presets of these names, which must differ from each other and from ``own``.
+    """Return the presets of these names, which must differ from each other and from ``own``.
 
     Raises:
       Refused: if a preset is unknown, or two learners have the same name.
@@ -154,7 +154,7 @@ def opponents(names: Sequence[str], own: Sequence[jr.Learner]) -> list[jr.Learne
 
 
 def load(named: str, encoder: str) -> jr.Task:
-    """Loads a data set from ``name`` or ``name=path``.
+    """Load a data set from ``name`` or ``name=path``.
 
     Raises:
       Refused: if the data set cannot be loaded.
@@ -176,7 +176,7 @@ def race(
     seeds: int,
     exposures: int,
 ) -> list[Line]:
-    """Runs all learners on the same streams, and compares the first of ``own`` with all others.
+    """Run all learners on the same streams, and compare the first of ``own`` with all others.
 
     Each task is split by question, with four fifths for learning.
     """
@@ -197,13 +197,13 @@ def race(
 
 
 def interval(difference: jr.Estimate) -> tuple[float, float]:
-    """Computes the 95 % interval for a mean of paired differences, by Student's t."""
+    """Compute the 95 % interval for a mean of paired differences, by Student's t."""
     half = stats.t.ppf(0.975, difference.values.size - 1) * difference.error
     return difference.mean - half, difference.mean + half
 
 
 def table(lines: Sequence[Line]) -> str:
-    """Formats a line per learner and data set, with the first learner's lead for each metric."""
+    """Format a line per learner and data set, with the first learner's lead for each metric."""
     first = lines[0].learner
     rows = [["data", "learner"]]
     for metric in METRICS:
@@ -221,7 +221,7 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def figure(lines: Sequence[Line]) -> Figure:
-    """Draws the first learner's lead in online accuracy, with intervals, a colour per data set."""
+    """Draw the first learner's lead in online accuracy, with intervals, a colour per data set."""
     first = lines[0].learner
     names = [one.learner for one in lines if one.task == lines[0].task and one.learner != first]
     tasks = list(dict.fromkeys(line.task for line in lines))

@@ -46,7 +46,7 @@ MEASURED = ("ndcg@{k}", "recall@{k}", "recall@1")
 
 @experiment("rankgpt")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Asks the model, and compares the two orders."""
+    """Ask the model, and compare the two orders."""
     chat, task = asking.chat(cfg), sample_queries(cfg, task_of(cfg))
     assert task.dataset is not None
     assert task.texts is not None
@@ -80,7 +80,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks the numbers."""
+    """Check the numbers."""
     for name in ("queries", "words", "k"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     require("candidates", cfg.candidates, ">= 2", lambda x: x >= 2)
@@ -93,7 +93,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the quality of both orders, and statistics of the answers."""
+    """Print the quality of both orders, and statistics of the answers."""
     columns = [name.format(k=cfg.k) for name in MEASURED]
     title = f"{cfg.dataset.name}, {cfg.candidates} candidates"
     results_table(results, ["first", "rankgpt", "gain"], columns, title)
@@ -102,12 +102,12 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def prompt_of(cfg: DictConfig) -> Prompt:
-    """Reads the prompt that the config gives, or ours."""
+    """Read the prompt that the config gives, or ours."""
     return replace_prompts({"rankgpt": rankgpt.PROMPT}, plain(cfg.prompts))["rankgpt"]
 
 
 def sample_queries(cfg: DictConfig, task: Task) -> Task:
-    """Draws a number of queries of the test part."""
+    """Draw a number of queries of the test part."""
     assert task.dataset is not None
     test = own_split(task.dataset, **plain(cfg.split)).test
     rows = np.random.default_rng(cfg.seed).permutation(test)[: cfg.queries]
@@ -115,14 +115,14 @@ def sample_queries(cfg: DictConfig, task: Task) -> Task:
 
 
 def measured(items: np.ndarray, labels: np.ndarray, k: int) -> dict[str, np.ndarray]:
-    """Measures lists, one value per query."""
+    """Measure lists, one value per query."""
     found = metrics.evaluate_ranking(items, labels, sorted({1, k}))
     names = [name.format(k=k) for name in MEASURED]
     return {name: np.asarray(found[name], np.float64) for name in dict.fromkeys(names)}
 
 
 def quality(found: rankgpt.Ranked) -> dict[str, np.ndarray]:
-    """Measures the validity of answers.
+    """Measure the validity of answers.
 
     Returns:
       name -> 0 or 1, one value per question.

@@ -65,7 +65,7 @@ class Curve(NamedTuple):
     radius: float | None = None
 
     def learner(self, tau, eta) -> Learner:
-        """Makes Algorithm 1 with this curve's estimator and projection."""
+        """Make Algorithm 1 with this curve's estimator and projection."""
         if self.debiased:
             estimator = estimators.debiased(noise_rate=self.rho)
         else:
@@ -78,7 +78,7 @@ class Curve(NamedTuple):
         )
 
     def bounds(self, run: Evidence) -> list[theorems.Bound]:
-        """Computes the bounds that apply to this learner."""
+        """Compute the bounds that apply to this learner."""
         constants = theorems.measured_constants(run)
         if self.debiased:
             return [theorems.debiased(run, noise_rate=self.rho)]
@@ -99,7 +99,7 @@ class Measured(NamedTuple):
 
 @experiment("regret")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every curve at every horizon; returns the results, and draws the figures."""
+    """Run every curve at every horizon; return the results, and draw the figures."""
     task = single_label(task_of(cfg))
     few = first_tools(task, cfg.ball.tools)
     return _proximal(cfg, task, run) | _ball(cfg, few, run)
@@ -107,7 +107,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints regrets and bounds at every horizon, and the slopes."""
+    """Print regrets and bounds at every horizon, and the slopes."""
     rows = {name.rsplit("/", 1)[0] for name in results if "/T=" in name}
     rows = sorted(rows, key=lambda row: (row.split("T=")[0], int(row.split("T=")[1])))
     columns = ["regret", "Theorem 5.1", "Corollary 5.2", "Theorem B.2", "Corollary B.3", "debiased"]
@@ -165,13 +165,13 @@ def _ball(cfg: DictConfig, task: Task, run: RunDirectory) -> Measurements:
 
 
 def _sequence(task: Task, rounds: int, seed: int) -> np.ndarray:
-    """Returns the order of the queries: shuffled anew each time they have all been seen."""
+    """Return the order of the queries: shuffled anew each time they have all been seen."""
     times = -(-rounds // len(task.queries))
     return jr.exposures(len(task.queries), times, seed)[:rounds]
 
 
 def single_label(task: Task) -> Task:
-    """Keeps the queries with one right tool, which the theorems assume."""
+    """Keep the queries with one right tool, which the theorems assume."""
     one = (task.labels >= 0).sum(axis=1) == 1
     if not one.any():
         raise ValueError(f"{task.name} has no query with one label, which theorems need")
@@ -180,7 +180,7 @@ def single_label(task: Task) -> Task:
 
 
 def first_tools(task: Task, items: int) -> Task:
-    """Selects the first tools of the catalogue, and their queries."""
+    """Select the first tools of the catalogue, and their queries."""
     some = (task.labels < items)[:, 0]
     if not 2 <= items <= len(task.theta) or not some.any():
         raise ValueError(f"tools must be in 2 .. {len(task.theta)}, with queries, got {items}")
@@ -195,7 +195,7 @@ def measure(
     curve: Curve,
     comparator: Callable[[float, Int[np.ndarray, " N"]], Comparator],
 ) -> Measured:
-    """Streams each horizon, and compares its regret with the bounds.
+    """Stream each horizon, and compare its regret with the bounds.
 
     Args:
       cfg: settings of the experiment.
@@ -261,13 +261,13 @@ def measure(
 def best_near_start(
     task: Task, counts: Int[np.ndarray, " N"], *, tau: float, eta: float
 ) -> Comparator:
-    """Finds the proximal comparator of queries with given numbers of exposures."""
+    """Find the proximal comparator of queries with given numbers of exposures."""
     with jax.enable_x64(True):
         return _solve_proximal(*_float64(task), counts.astype(np.float64), eta, tau)
 
 
 def best_in_ball(task: Task, *, tau: float) -> Comparator:
-    """Finds the best rows in the unit ball for each query once."""
+    """Find the best rows in the unit ball for each query once."""
     with jax.enable_x64(True):
         return _solve_in_ball(*_float64(task), np.ones(len(task)), tau)
 

@@ -50,7 +50,7 @@ UNTRAINED = ("none", "simulated", "rankgpt")
 
 @experiment("rerank")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every learner with every reranker; writes curves and the figure."""
+    """Run every learner with every reranker; write curves and the figure."""
     chat = chat_of(cfg)
     bench = Bench(cfg, run)
     task, seeds = bench.task, range(cfg.seed, cfg.seed + cfg.seeds)
@@ -61,14 +61,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     picks = {name: selector_of(bench, name, cfg, chat) for name in cfg.rerankers}
 
     def choose(grid):
-        """Chooses a setting on the validation part, with the simulated reranker."""
+        """Choose a setting on the validation part, with the simulated reranker."""
         stream: dict[str, Any] = {"environment": simulated, "seeds": seeds[:1], "chunk": cfg.chunk}
         stream |= {"part": parts.validation, "resume": run.resume(f"{grid.name}-choice")}
         best = chosen(grid, task, on=parts.validation, metric=f"ndcg@{cfg.k}", **stream)
         return {"setting": best.settings[0]}
 
     def stream(grid, setting, name):
-        """Streams the test queries with a reranker."""
+        """Stream the test queries with a reranker."""
         ran = jr.simulate(
             grid._replace(settings=np.tile(setting, (cfg.seeds, 1))),
             task,
@@ -102,7 +102,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks learners and rerankers."""
+    """Check learners and rerankers."""
     learner_grids(cfg)
     known = [*UNTRAINED, *(n for n, r in cfg.recipes.items() if r.model in RERANKERS)]
     if unknown := [name for name in cfg.rerankers if name not in known]:
@@ -116,26 +116,26 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per learner and reranker."""
+    """Print a line per learner and reranker."""
     rows = [f"{learner}/{name}" for learner in cfg.learners for name in cfg.rerankers]
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     results_table(results, rows, columns, cfg.dataset.name)
 
 
 def chat_of(cfg: DictConfig) -> Chat | None:
-    """Connects to the language model, if one is used."""
+    """Connect to the language model, if one is used."""
     if "rankgpt" not in cfg.rerankers:
         return None
     return asking.chat(cfg)
 
 
 def prompt_of(cfg: DictConfig) -> Prompt:
-    """Reads the prompt of RankGPT that the config gives, or ours."""
+    """Read the prompt of RankGPT that the config gives, or ours."""
     return replace_prompts({"rankgpt": rankgpt.PROMPT}, plain(cfg.prompts))["rankgpt"]
 
 
 def selector_of(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Selector | None:
-    """Makes the selector of a reranker; None if the environment picks."""
+    """Make the selector of a reranker; None if the environment picks."""
     texts, documents = bench.task.texts or (), bench.task.documents or ()
     if chat is not None and name == "rankgpt":
         return selectors.by_language_model(chat, texts, documents, prompt=prompt_of(cfg))
@@ -150,7 +150,7 @@ def selector_of(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> 
 def measured(
     name: str, success: np.ndarray, ranked: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Names success over the stream and in its last quarter, and the final rankings."""
+    """Name success over the stream and in its last quarter, and the final rankings."""
     last = success[:, -(success.shape[1] // 4) :]
     return {
         f"{name}/online/accuracy": success.mean(axis=1),

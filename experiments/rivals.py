@@ -54,7 +54,7 @@ COLUMNS = ("online", "final", "heldout", "gain", "low", "high", "p", "kilobytes"
 
 @experiment("rivals")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Streams the same queries to every learner, and compares all of them with one."""
+    """Stream the same queries to every learner, and compare all of them with one."""
     dataset = sample_queries(read_dataset(cfg), cfg.queries, cfg.seed)
     print(dataset.summary(), flush=True)
     task = encoded(dataset, encoder_of(cfg.encoder), document=cfg.document, cache=cache_folder(cfg))
@@ -64,7 +64,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     stream: dict[str, Any] = {"seeds": seeds, "chunk": cfg.chunk}
 
     def learn(grid):
-        """Chooses a setting on the pilot, streams and ranks."""
+        """Choose a setting on the pilot, stream and rank."""
         folder = partial(run.resume, grid.name)
         setting = chosen(
             grid, task, part=pilot, on=pilot, metric=ndcg, resume=folder("choice"), **stream
@@ -96,7 +96,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks learners and numbers."""
+    """Check learners and numbers."""
     names = [grid.name for grid in entries(cfg)]
     require("against", cfg.against, f"one of {', '.join(names)}", names.__contains__)
     require("queries", cfg.queries, ">= 20 or null", lambda n: n is None or n >= 20)
@@ -108,7 +108,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per learner, and writes the table of a results page."""
+    """Print a line per learner, and write the table of a results page."""
     names = [grid.name for grid in entries(cfg)]
     title = f"{cfg.dataset.name}, {cfg.document}, {cfg.encoder.name}: gain over {cfg.against}"
     results_table(results, names, COLUMNS, title)
@@ -118,7 +118,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def table(results: Found, names: Sequence[str], base: str) -> str:
-    """Formats the table of a results page; differences with p >= 0.05 after Holm are marked."""
+    """Format the table of a results page; differences with p >= 0.05 after Holm are marked."""
     head = ["learner", "online", "final", "held-out", f"online, less `{base}`"]
     rows = []
     for name in names:
@@ -134,7 +134,7 @@ def _difference(results: Found, name: str) -> str:
 
 
 def entries(cfg: DictConfig) -> list[LearnerGrid]:
-    """Lists the learners; those of ``rivals`` twice, from the documents and from zero."""
+    """List the learners; those of ``rivals`` twice, from the documents and from zero."""
     found = []
     for name, spec in plain(cfg.learners).items():
         found.append(learner_grid(name, spec))
@@ -146,7 +146,7 @@ def entries(cfg: DictConfig) -> list[LearnerGrid]:
 def against(
     success: Mapping[str, Float[np.ndarray, "S N"]], base: str, task: Task
 ) -> dict[str, np.ndarray]:
-    """Compares all learners with one: differences, intervals, and p after Holm over the table.
+    """Compare all learners with one: differences, intervals, and p after Holm over the table.
 
     Success is NaN for queries that were not streamed.
     """
@@ -165,7 +165,7 @@ def against(
 
 
 def size(learner: Learner, task: Task) -> int:
-    """Returns the bytes of a learner's first state."""
+    """Return the bytes of a learner's first state."""
     state = jax.eval_shape(learner.init, jnp.asarray(task.theta))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 

@@ -38,7 +38,7 @@ Setting = Mapping[str, Any]
 
 @experiment("tune")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs the remaining trials; returns the best, and writes the table of all."""
+    """Run the remaining trials; return the best, and write the table of all."""
     import optuna
 
     (name, spec), search = chosen(cfg), plain(cfg.search)
@@ -73,7 +73,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks the search space, before anything is loaded."""
+    """Check the search space, before anything is loaded."""
     if find_spec("optuna") is None:
         raise ImportError("the search needs optuna: install jaxret[tune]")
     name, spec = chosen(cfg)
@@ -83,7 +83,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the best of the search beside the best of the grid."""
+    """Print the best of the search beside the best of the grid."""
     name, spec = chosen(cfg)
     columns = ["score", "tau", rate_of(spec), "trials"]
     results_table(results, ["search", "grid"], columns, f"{cfg.dataset.name}, {name}")
@@ -91,19 +91,19 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def chosen(cfg: DictConfig) -> tuple[str, dict[str, Any]]:
-    """Returns the learner whose settings are searched."""
+    """Return the learner whose settings are searched."""
     learners = plain(cfg.learners)
     require("learner", list(learners), "one learner", lambda names: len(names) == 1)
     return next(iter(learners.items()))
 
 
 def rate_of(spec: Setting) -> str:
-    """Returns the name of the learner's step size setting."""
+    """Return the name of the learner's step size setting."""
     return "eta" if "batch" in spec else "eta_over_tau"
 
 
 def check_search(search: Mapping[str, Any], spec: Setting) -> None:
-    """Raises ValueError if a search space is invalid."""
+    """Raise ValueError if a search space is invalid."""
     known = ("tau", rate_of(spec), *CHOICES)
     if unknown := sorted(set(search) - set(known)):
         raise ValueError(f"search: unknown {unknown}; known: {', '.join(known)}")
@@ -119,7 +119,7 @@ def check_search(search: Mapping[str, Any], spec: Setting) -> None:
 def score_of(
     cfg: DictConfig, name: str, spec: Setting, run: RunDirectory
 ) -> Callable[[Setting], float]:
-    """Returns a function from a setting to its score; stored scores are read."""
+    """Return a function from a setting to its score; stored scores are read."""
     task = task_of(cfg)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
@@ -148,7 +148,7 @@ def score_of(
 
 
 def open_study(cfg: DictConfig, run: RunDirectory):
-    """Opens the study in the run's directory, or creates it."""
+    """Open the study in the run's directory, or create it."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -164,14 +164,14 @@ def open_study(cfg: DictConfig, run: RunDirectory):
 
 
 def suggest(trial, name: str, space: Any) -> Any:
-    """Suggests one of a list, or a number between low and high on a logarithmic scale."""
+    """Suggest one of a list, or a number between low and high on a logarithmic scale."""
     if isinstance(space, list):
         return trial.suggest_categorical(name, space)
     return trial.suggest_float(name, space["low"], space["high"], log=True)
 
 
 def _scores(study) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the scores and the best score so far, by trial."""
+    """Return the scores and the best score so far, by trial."""
     values = np.array([trial.value for trial in study.trials if trial.value is not None])
     return 1 + np.arange(len(values)), np.maximum.accumulate(values)
 

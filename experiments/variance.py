@@ -80,7 +80,7 @@ class Catalogue(NamedTuple):
 
 @experiment("variance")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every estimator at every rate and size; writes curves and figures."""
+    """Run every estimator at every rate and size; write curves and figures."""
     task = task_of(cfg)
     makes = {name: learner_of(name, spec, cfg) for name, spec in plain(cfg.learners).items()}
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
@@ -121,7 +121,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks learners and numbers."""
+    """Check learners and numbers."""
     specs = plain(cfg.learners)
     if ORACLE not in specs:
         raise ValueError(f"learners must hold {ORACLE!r}: gaps are measured against it")
@@ -145,7 +145,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints moments and results, by size of the catalogue."""
+    """Print moments and results, by size of the catalogue."""
     for size in cfg.sizes:
         rows = [f"{name}/{size}/{rate:g}" for rate in cfg.rates for name in cfg.learners]
         title = f"{cfg.dataset.name}, {size} tools"
@@ -156,7 +156,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def learner_of(name: str, spec: dict[str, Any], cfg: DictConfig) -> Callable[..., Learner]:
-    """Returns a function of tau, eta and the noise rate that makes a learner.
+    """Return a function of tau, eta and the noise rate that makes a learner.
 
     Args:
       name: name of the learner.
@@ -184,7 +184,7 @@ def learner_of(name: str, spec: dict[str, Any], cfg: DictConfig) -> Callable[...
 def accuracy_figure(
     run: RunDirectory, size: str, names: Sequence[str], rates: Sequence[float], results: Mapping
 ) -> None:
-    """Online accuracy over the noise rate."""
+    """Draw online accuracy over the noise rate."""
     figure, ax = plots.new_figure("noise rate rho", "online accuracy")
     for name in names:
         cells = [results[f"{name}/{size}/{rate:g}/online/accuracy"] for rate in rates]
@@ -199,7 +199,7 @@ def accuracy_figure(
 def moments_figure(
     run: RunDirectory, size: str, names: Sequence[str], rates: Sequence[float], results: Mapping
 ) -> None:
-    """Variance of the median query over bias, at Theta_1; the oracle has neither."""
+    """Draw the variance of the median query over bias, at Theta_1; the oracle has neither."""
     figure, ax = plots.new_figure("bias", "variance of the median query")
     names = [name for name in names if name != ORACLE]
     ends, colours = [], []
@@ -223,7 +223,7 @@ def moments_figure(
 
 
 def set_up(cfg: DictConfig, task: Task, size: Any) -> Catalogue:
-    """Draws some tools (or takes all), the queries that they answer, and the parts of these."""
+    """Draw some tools (or take all), the queries that they answer, and the parts of these."""
     items = len(task.theta)
     if size != "all" and size > items:
         raise ValueError(f"sizes: {cfg.dataset.name} has {items} tools, fewer than {size}")
@@ -259,7 +259,7 @@ def study(
     make: Callable[..., Learner],
     seeds: range,
 ) -> dict[float, dict[str, np.ndarray]]:
-    """Measures a learner at every rate: moments at the first and last rows, and results.
+    """Measure a learner at every rate: moments at the first and last rows, and results.
 
     The noise rate is data, like tau and eta: all rates share one compiled program.
 
@@ -304,7 +304,7 @@ def study(
 
 
 def measure(make: Callable[..., Learner], task: Task, sample: Int[np.ndarray, " n"]) -> Callable:
-    """Returns (thetas [S, I, d], tau, rate) -> bias and variance [S] over the sample."""
+    """Return (thetas [S, I, d], tau, rate) -> bias and variance [S] over the sample."""
 
     @jax.jit
     def of_rows(theta, queries, labels, tau, rate):
@@ -335,7 +335,7 @@ def of_round(
     *,
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
-    """Computes the moments of one round with one right item, over the policy's probabilities.
+    """Compute the moments of one round with one right item, over the policy's probabilities.
 
     Args:
       rule: rule with the policy and the estimator.
@@ -364,7 +364,7 @@ def over_queries(
     *,
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
-    """Computes the moments of a round with each query, at constant embeddings."""
+    """Compute the moments of a round with each query, at constant embeddings."""
 
     def one(query_and_label):
         query, label = query_and_label

@@ -107,7 +107,7 @@ class FromStart(NamedTuple):
 
 @experiment("warm_start")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every learner from every start; returns the results, and writes curves and figures."""
+    """Run every learner from every start; return the results, and write curves and figures."""
     grids, names = learner_grids(cfg), templates(cfg)
     tasks = {name: _load(cfg, name) for name in names}
     documents = {f"document/{name}": task.theta for name, task in tasks.items()}
@@ -149,7 +149,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks that learners have the step size of Theorem 5.1, and that the base is a start."""
+    """Check that learners have the step size of Theorem 5.1, and that the base is a start."""
     for grid in learner_grids(cfg):
         stepped = grid.names == ("tau", "eta") and grid.settings.all()
         if rule_of(grid.learner(0)) is None or not stepped:
@@ -166,7 +166,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints levels, leads over the base, and regrets of every start."""
+    """Print levels, leads over the base, and regrets of every start."""
     starts = [*(f"document/{name}" for name in templates(cfg)), "tool2vec", "mixture"]
     rows = [f"{learner}/{start}" for learner in cfg.learners for start in starts]
     for title, columns in {
@@ -179,7 +179,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def templates(cfg: DictConfig) -> list[str]:
-    """Returns the templates of the documents' starts."""
+    """Return the templates of the documents' starts."""
     if cfg.dataset.name not in cfg.templates:
         known = ", ".join(map(str, cfg.templates))
         raise ValueError(f"templates has none for {cfg.dataset.name!r}, only for {known}")
@@ -187,7 +187,7 @@ def templates(cfg: DictConfig) -> list[str]:
 
 
 def part(groups: Int[np.ndarray, " N"], cfg: DictConfig) -> tuple[Bool[np.ndarray, " N"], Parts]:
-    """Draws the usage and, of the rest, the other parts, by question; masks [N]."""
+    """Draw the usage and, of the rest, the other parts, by question; mask [N]."""
     rest = 1 - cfg.usage - cfg.validation
     fractions = (cfg.usage, cfg.validation, rest * cfg.heldout, rest * (1 - cfg.heldout))
     masks = np.zeros((4, len(groups)), bool)
@@ -200,7 +200,7 @@ def part(groups: Int[np.ndarray, " N"], cfg: DictConfig) -> tuple[Bool[np.ndarra
 def build(
     task: Task, usage: Bool[np.ndarray, " N"], parts: Parts, cfg: DictConfig
 ) -> tuple[float, dict[str, Float[np.ndarray, "I d"]]]:
-    """Returns the weight of the mixture, and the starts from usage.
+    """Return the weight of the mixture, and the starts from usage.
 
     Like a setting, the weight is chosen by nDCG + accuracy on the validation part.
     """
@@ -224,7 +224,7 @@ def figures(
     learnt: Mapping[str, FromStart],
     regrets: Mapping[str, np.ndarray],
 ) -> None:
-    """Draws regret with the first terms in brackets; success, with the static levels dotted."""
+    """Draw regret with the first terms in brackets; success, with the static levels dotted."""
     rounds = 1 + np.arange(len(next(iter(regrets.values())).T))
     window = len(rounds) // 10
     of_regret, ax = plots.new_figure("round", "regret")
@@ -257,7 +257,7 @@ def learn_from_start(
     theta_1: Float[np.ndarray, "I d"],
     shared: Setting | None,
 ) -> FromStart:
-    """Streams at the start's own setting, and at the shared one; None: both are the same.
+    """Stream at the start's own setting, and at the shared one; None: both are the same.
 
     The own setting gives success and rankings, the shared one regret, which depends on tau and eta
     as well as on Theta_1.
@@ -333,7 +333,7 @@ def learn_from_start(
 
 
 def levels(ours: FromStart, k: int) -> dict[str, np.ndarray]:
-    """Names the accuracy and rankings from one start, as results."""
+    """Name the accuracy and rankings from one start, as results."""
     found = {
         f"{protocol}/{metric.format(k=k)}": values[:, i]
         for protocol, values in ours.rankings.items()
@@ -348,7 +348,7 @@ def levels(ours: FromStart, k: int) -> dict[str, np.ndarray]:
 
 
 def leads(ours: FromStart, base: FromStart) -> dict[str, np.ndarray]:
-    """Computes the lead of a start over the base, in rounds and in success, as results.
+    """Compute the lead of a start over the base, in rounds and in success, as results.
 
     The lead in rounds is the number of rounds that the statically worse of the two must learn until
     its success is never again below that of the other without learning (`rounds_until`; same
@@ -369,7 +369,7 @@ def leads(ours: FromStart, base: FromStart) -> dict[str, np.ndarray]:
 
 
 def rounds_until(difference: Float[np.ndarray, "S T"], window: int) -> int | None:
-    """Returns the rounds after which a difference is never negative again; None if it ends so.
+    """Return the rounds after which a difference is never negative again; None if it ends so.
 
     The difference is averaged over the seeds and the last ``window`` rounds.
     """
@@ -380,7 +380,7 @@ def rounds_until(difference: Float[np.ndarray, "S T"], window: int) -> int | Non
 
 
 def saved(less: Float[np.ndarray, "S T"]) -> dict[str, np.ndarray]:
-    """Computes the base's regret minus a start's, at three points of the stream, as results."""
+    """Compute the base's regret minus a start's, at three points of the stream, as results."""
     rounds = less.shape[1]
     points = {"quarter": rounds // 4, "half": rounds // 2, "whole": rounds}
     return {f"saved/{name}": less[:, point - 1] for name, point in points.items()}

@@ -48,7 +48,7 @@ class Embeddings:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def map_queries(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N d"]:
-        """Applies the learned map of queries; without one, returns the queries.
+        """Apply the learned map of queries; without one, return the queries.
 
         Args:
           queries: [N, d].
@@ -68,7 +68,7 @@ class Embeddings:
         return queries @ self.query_matrix.T + self.query_offset
 
     def scores(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N I"]:
-        """Computes the inner products of mapped queries and rows.
+        """Compute the inner products of mapped queries and rows.
 
         Args:
           queries: [N, d], before the map.
@@ -80,7 +80,7 @@ class Embeddings:
         return scores if self.available is None else np.where(self.available, scores, -np.inf)
 
     def rank(self, queries: Float[ArrayLike, "N d"], k: int = 10) -> Int[np.ndarray, "N k"]:
-        """Ranks the available tools; of equal scores the earlier row ranks first.
+        """Rank the available tools; of equal scores the earlier row ranks first.
 
         Args:
           queries: [N, d], before the map.
@@ -97,7 +97,7 @@ class Embeddings:
         return np.argsort(-self.scores(queries), axis=1, kind="stable")[:, :k]
 
     def faiss(self) -> Any:
-        """Builds a FAISS index of inner products over the available tools.
+        """Build a FAISS index of inner products over the available tools.
 
         The index must be searched with mapped queries (`map_queries`) and returns positions in
         ``ids``.
@@ -118,7 +118,7 @@ class Embeddings:
         return index
 
     def save(self, folder: str | Path) -> None:
-        """Writes the three files, and overwrites those in an existing folder.
+        """Write the three files, and overwrite those in an existing folder.
 
         Args:
           folder: folder to write; created if missing.
@@ -142,7 +142,7 @@ class Embeddings:
 
 
 def load_embeddings(folder: str | Path) -> Embeddings:
-    """Reads embeddings that `Run.save` or `Embeddings.save` wrote.
+    """Read embeddings that `Run.save` or `Embeddings.save` wrote.
 
     Raises:
       FileNotFoundError: if the folder holds no embeddings.

@@ -61,7 +61,7 @@ class Log(NamedTuple):
 
 
 def take(log: Log, rows: slice | Int[np.ndarray, " n"] | Sequence[bool]) -> Log:
-    """Selects rounds of a log, with the whole catalogue."""
+    """Select rounds of a log, with the whole catalogue."""
     return Log._make(
         part if name in ("theta", "available") or part is None else part[rows]
         for name, part in log._asdict().items()
@@ -69,7 +69,7 @@ def take(log: Log, rows: slice | Int[np.ndarray, " n"] | Sequence[bool]) -> Log:
 
 
 def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
-    """Reads a log.
+    """Read a log.
 
     Args:
       path: file of the log.
@@ -180,7 +180,7 @@ class LogWriter:
             )
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Writes lines and flushes them to the operating system.
+        """Write lines and flush them to the operating system.
 
         Raises:
           ValueError: if another process has written to the file.
@@ -206,7 +206,7 @@ def shown(
     propensities: Sequence[float],
     version: int | None,
 ) -> dict[str, Any]:
-    """Returns the line of a slate.
+    """Return the line of a slate.
 
     Args:
       round: number of the round.
@@ -225,7 +225,7 @@ def shown(
 
 
 def answered(round: int, item: str, propensity: float, reward: float) -> dict[str, Any]:
-    """Returns the line of the answer to a slate.
+    """Return the line of the answer to a slate.
 
     Args:
       round: number of the round in which the slate was shown.
@@ -241,7 +241,7 @@ def answered(round: int, item: str, propensity: float, reward: float) -> dict[st
 
 
 def _number(x: float) -> float | None:
-    """Converts a number for JSON; nine digits restore a float32 bit for bit."""
+    """Convert a number for JSON; nine digits restore a float32 bit for bit."""
     return None if np.isnan(x) else float(f"{x:.9g}")
 
 

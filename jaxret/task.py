@@ -38,7 +38,7 @@ from jaxret.runtime.validate import (
 
 
 def _in_order_of_appearance(values: np.ndarray) -> Int[np.ndarray, " N"]:
-    """Numbers the different values (or rows) from 0, as a data set's questions are numbered."""
+    """Give each different value (or row) a number from 0, as a data set's questions have."""
     _, first, number = np.unique(values, axis=0, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[number.reshape(-1)].astype(np.int32)
 
@@ -118,7 +118,7 @@ class Task:
         documents: Sequence[str] | None = None,
         name: str = "arrays",
     ) -> Self:
-        """Makes a task from vectors.
+        """Make a task from vectors.
 
         Args:
           theta: embeddings of the tools [I, d], finite.
@@ -171,7 +171,7 @@ class Task:
         return len(self.queries) - len(np.unique(self.queries, axis=0))
 
     def select(self, rows: ArrayLike | Sequence[int] | Sequence[bool]) -> Self:
-        """Selects queries, with the whole catalogue.
+        """Select queries, with the whole catalogue.
 
         Args:
           rows: positions [M], or a mask [N].
@@ -193,7 +193,7 @@ class Task:
         )
 
     def with_theta(self, theta: Float[ArrayLike, "I d"]) -> Self:
-        """Replaces the initial rows of the tools, such as by Tool2Vec.
+        """Replace the initial rows of the tools, such as by Tool2Vec.
 
         Args:
           theta: [I, d], finite.
@@ -208,7 +208,7 @@ class Task:
         return replace(self, theta=rows)
 
     def split(self, shares: tuple[float, ...], seed: int = 0) -> tuple[Self, ...]:
-        """Splits the queries at random, by question.
+        """Split the queries at random, by question.
 
         Args:
           shares: share of the queries in each part, positive, with sum 1.
@@ -223,7 +223,7 @@ class Task:
         heldout: float = 0.2,
         seeds: int | Sequence[int] = 1,
     ) -> Parts:
-        """Splits the queries at random, by question and differently for each seed.
+        """Split the queries at random, by question and differently for each seed.
 
         Means over seeds are then also means over splits.
 
@@ -248,7 +248,7 @@ class Task:
         return Parts(*masks)
 
     def own_split(self, *, validation: float = 0.1, test: float = 0.2, seed: int = 0) -> Split:
-        """Splits the queries by the data set's own split if it has one, else by question.
+        """Split the queries by the data set's own split if it has one, else by question.
 
         Args:
           validation: share of train, or of all queries if the data set has no split.
@@ -262,7 +262,7 @@ class Task:
         return Split(*(self.select(rows) for rows in parts))
 
     def queries_for(self, model: Any) -> list[str] | Float[np.ndarray, "N d"]:
-        """Returns the queries in the form that a retriever or reranker reads.
+        """Return the queries in the form that a retriever or reranker reads.
 
         Args:
           model: retriever or reranker; its attribute ``reads`` is "vectors" if it reads vectors
@@ -276,7 +276,7 @@ class Task:
         return list(self.texts)
 
     def require_vectors(self) -> None:
-        """Raises ValueError if the task was not encoded."""
+        """Raise ValueError if the task was not encoded."""
         if not self.theta.shape[1]:
             raise ValueError(f"{self.name} has no vectors: load it with an encoder")
 
@@ -293,7 +293,7 @@ class Task:
 
 
 def _words(name: str, words: Sequence[str] | None, length: int) -> tuple[str, ...] | None:
-    """Checks that there are so many texts, and that each of them is a string with a word."""
+    """Check that there are so many texts, and that each of them is a string with a word."""
     if words is None:
         return None
     require(name, words, "a list of strings", lambda x: not isinstance(x, str))
@@ -314,7 +314,7 @@ def load_task(
     hops: bool = False,
     **options,
 ) -> Task:
-    """Loads a data set and encodes it, or reads the vectors from the cache.
+    """Load a data set and encode it, or read the vectors from the cache.
 
     Args:
       name: name of the data set: deskbank is built in, others are read from ``path``
@@ -347,7 +347,7 @@ def encoded(
     document: str | Callable[[Document], str] = "full",
     cache: str | Path | None = None,
 ) -> Task:
-    """Encodes a data set, and returns it as a task.
+    """Encode a data set, and return it as a task.
 
     Args:
       dataset: tools, queries and labels.

@@ -48,7 +48,7 @@ def check_learner(
     rounds: int = 64,
     key: PRNGKey | None = None,
 ) -> None:
-    """Tests a learner on a small problem; takes some seconds, nearly all of it compilation.
+    """Test a learner on a small problem; this takes some seconds, nearly all of it compilation.
 
     For every learner, including wrapped ones, it tests that the state keeps its shapes and types
     and counts its rounds; `act` and `update` compile once; the items shown, their propensities and
@@ -115,7 +115,7 @@ class Case(NamedTuple):
 
 
 def _make_case(learner: Learner, items: int, width: int, rounds: int, key: PRNGKey) -> Case:
-    """Makes a problem of I items (rounded up to a multiple of 8); under x64 in float64."""
+    """Make a problem of I items (rounded up to a multiple of 8); under x64 in float64."""
     # Draw with NumPy and compute the rest in one program, since every JAX call compiles its own.
     rng, n = np.random.default_rng(np.asarray(jax.random.key_data(key))), 16
     theta, queries = _unit_rows(rng, items, width), _unit_rows(rng, n, width)
@@ -156,13 +156,13 @@ def _unit_rows(rng, n, width):
 
 
 def quick_jit(fn):
-    """Compiles with little optimisation, which halves the time of a check on CPU."""
+    """Compile with little optimisation, which halves the time of a check on CPU."""
     cpu = jax.default_backend() == "cpu"
     return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0} if cpu else None)
 
 
 def run(case: Case, form, state, order, seed):
-    """Simulates one seed of a case, from a state, by one form.
+    """Simulate one seed of a case, from a state, by one form.
 
     Args:
       case: learner, environment and queries.
@@ -187,7 +187,7 @@ def _one_update(case, update, reward, labels, observed=True):
 
 
 def _counted(fn):
-    """Compiles a function, and returns it with a list that grows by an entry at each tracing."""
+    """Compile a function, and return it with a list that grows by an entry at each tracing."""
     traces = []
 
     def traced(*args):
@@ -294,7 +294,7 @@ def _absent_items_rest(case, whole, first):
 
 
 def _propensities_are_those_of_the_policy(case, state):
-    """Draws from the policy, and compares frequencies with the learner's probabilities."""
+    """Draw from the policy, and compare frequencies with the learner's probabilities."""
     learner, query = case.learner, case.stream.queries[0]
 
     def draws(state, query, key):
@@ -383,7 +383,7 @@ def _agree(case, what, got, expected, tolerance=_TOLERANCE):
 
 
 def _known(*traces):
-    """Replaces NaN by 0 where both traces are NaN: without softmax, or unknown propensities."""
+    """Replace NaN by 0 where both traces are NaN: without softmax, or unknown propensities."""
 
     def known(a, b):
         return np.where(np.isnan(a) & np.isnan(b), 0, a)
@@ -392,7 +392,7 @@ def _known(*traces):
 
 
 def _gap(got, expected) -> float:
-    """Returns the largest difference of two trees, relative to the largest entry of each leaf."""
+    """Return the largest difference of two trees, relative to the largest entry of each leaf."""
 
     def gap(a, b):
         a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)

@@ -29,7 +29,7 @@ class Browser:
         self.run("void (pressed = 0, addEventListener('keydown', () => pressed++, true))")
 
     def press(self, *keys: str) -> None:
-        """Presses keys, given by Qt names such as Y or Return, until the page receives each one.
+        """Press keys, given by Qt names such as Y or Return, until the page receives each one.
 
         Chromium drops key presses before its first paint, and the page's script may start long
         before that.
@@ -48,17 +48,17 @@ class Browser:
             time.sleep(0.01)
 
     def type(self, text: str) -> None:
-        """Types a text and waits for all key events, so that none is mistaken for a later key."""
+        """Type a text and wait for all key events, so that none is mistaken for a later key."""
         end = self.run("pressed") + len(text)
         self._do(type=text)
         self.wait(f"pressed === {end}")
 
     def run(self, script: str) -> Any:
-        """Evaluates a JavaScript expression and returns its value."""
+        """Evaluate a JavaScript expression and return its value."""
         return self._do(run=script)
 
     def wait(self, script: str, seconds: float = 10.0) -> None:
-        """Waits until a JavaScript expression is true."""
+        """Wait until a JavaScript expression is true."""
         end = time.monotonic() + seconds
         while not self.run(f"Boolean({script})"):
             assert time.monotonic() < end, f"never true: {script}\n{self.text()}"
@@ -82,7 +82,7 @@ class Browser:
 
 @contextmanager
 def browsing(width: int = 1360, height: int = 900) -> Iterator[Browser]:
-    """Opens a browser for the duration of a block; skips the test if Chromium is unavailable."""
+    """Open a browser for the duration of a block; skip the test if Chromium is unavailable."""
     if importlib.util.find_spec("PyQt6") is None:
         pytest.skip("no browser: install PyQt6-WebEngine (as .ci/run does)")
     process = subprocess.Popen(
@@ -116,7 +116,7 @@ def browsing(width: int = 1360, height: int = 900) -> Iterator[Browser]:
 
 
 def serve(width: int, height: int) -> None:
-    """Runs the browser subprocess: reads commands and writes their results."""
+    """Run the browser subprocess: reads commands and write their results."""
     try:
         from PyQt6.QtCore import QEventLoop, Qt, QUrl
         from PyQt6.QtTest import QTest

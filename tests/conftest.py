@@ -28,14 +28,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def pytest_collection_finish():
-    """Exempts all objects that exist after collection from garbage collection."""
+    """Exempt all objects that exist after collection from garbage collection."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(scope="module")
 def optimised():
-    """Turns XLA optimisation on, for modules that run longer than they compile."""
+    """Turn XLA optimisation on, for modules that run longer than they compile."""
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", True)
@@ -43,7 +43,7 @@ def optimised():
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Returns the folder of benchmark data, whose licences forbid copies in this repository."""
+    """Return the folder of benchmark data, whose licences forbid copies in this repository."""
     path = Path(os.environ.get("JAXRET_SHARED", "../shared")) / "data"
     if not path.is_dir():
         pytest.skip(f"no benchmark data at {path}: set JAXRET_SHARED to a folder that has data/")
@@ -52,13 +52,13 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def problem() -> Callable[..., tuple[Catalogue, Stream]]:
-    """Returns `make_problem`, which makes a catalogue and a stream."""
+    """Return `make_problem`, which makes a catalogue and a stream."""
     return make_problem
 
 
 @pytest.fixture(scope="session")
 def small() -> Callable[..., jr.Task]:
-    """Returns `make_task`, which makes a small task."""
+    """Return `make_task`, which makes a small task."""
     return make_task
 
 

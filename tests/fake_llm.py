@@ -78,7 +78,7 @@ class Server:
 
 
 def completion(reply: Reply, model: str) -> dict[str, Any]:
-    """Returns the JSON of a completion or of an error."""
+    """Return the JSON of a completion or of an error."""
     if reply.status != 200:
         return {"error": {"message": reply.text or "no", "type": "error", "code": reply.status}}
     return {
@@ -99,14 +99,14 @@ def completion(reply: Reply, model: str) -> dict[str, Any]:
 
 
 def logprobs(reply: Reply) -> dict[str, Any]:
-    """Returns the protocol's log probabilities of a first token."""
+    """Return the protocol's log probabilities of a first token."""
     top = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in reply.first]
     return top[0] | {"top_logprobs": top}
 
 
 @contextmanager
 def serving(answer: Callable[[list[dict[str, str]], int], Reply]) -> Generator[Server]:
-    """Runs a server on a free port for the duration of a block."""
+    """Run a server on a free port for the duration of a block."""
     server = Server(answer)
     server.start()
     try:

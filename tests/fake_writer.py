@@ -9,19 +9,19 @@ from tests.fake_llm import Reply
 
 
 def stage(messages) -> str:
-    """Returns the pipeline stage that a prompt belongs to."""
+    """Return the pipeline stage that a prompt belongs to."""
     begin = messages[0]["content"]
     kinds = {"You write": "write", "You edit": "polish", "You compare": "judge"}
     return next(name for words, name in kinds.items() if begin.startswith(words))
 
 
 def offered(messages) -> list[str]:
-    """Returns the tools that a prompt offers."""
+    """Return the tools that a prompt offers."""
     return re.findall(r"^\d+\. ([\w.]+):", messages[1]["content"], re.MULTILINE)
 
 
 def good(messages) -> str:
-    """Returns a valid answer, equal for equal prompts."""
+    """Return a valid answer, equal for equal prompts."""
     kind = stage(messages)
     if kind == "judge":
         a, b = re.findall(r"Request [AB]: (.*)", messages[1]["content"])
@@ -35,7 +35,7 @@ def good(messages) -> str:
 
 
 def draft(functions, about="") -> str:
-    """Returns an answer to a prompt that asks for a query."""
+    """Return an answer to a prompt that asks for a query."""
     words = " ".join(f"w{sum(map(ord, word)) % 9973}" for word in about.split())
     found = {
         "functions": list(functions),

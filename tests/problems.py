@@ -10,12 +10,12 @@ from jaxret.types import Catalogue, Stream
 
 
 def unit(rows):
-    """Scales rows to length 1."""
+    """Scale rows to length 1."""
     return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
 
 
 def make_problem(items=40, width=8, queries=20, times=5, labels=2, seed=0):
-    """Makes a catalogue and a stream of random unit vectors; every second query has all labels.
+    """Make a catalogue and a stream of random unit vectors; every second query has all labels.
 
     Call this function inside `jax.enable_x64` where float64 is wanted.
     """
@@ -36,7 +36,7 @@ def make_problem(items=40, width=8, queries=20, times=5, labels=2, seed=0):
 
 
 def make_task(items=12, width=8, queries=60, seed=0, **options) -> jr.Task:
-    """Makes a task whose queries differ in direction from the documents of their tools.
+    """Make a task whose queries differ in direction from the documents of their tools.
 
     A query lies near its tool, and near a direction that all queries of the tool share.
     """
@@ -50,5 +50,5 @@ def make_task(items=12, width=8, queries=60, seed=0, **options) -> jr.Task:
 
 
 def fixed_delay(rounds) -> Delay:
-    """Delays each answer by the same number of rounds."""
+    """Delay each answer by the same number of rounds."""
     return Delay(jnp.asarray(np.arange(rounds + 1) == rounds, jnp.float32))

@@ -15,7 +15,7 @@ FEW = 3  # fewer arguments need no description
 
 
 def public_functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef, bool]]:
-    """Yields top-level functions and methods of public classes, and whether each is a method."""
+    """Yield top-level functions and methods of public classes, and whether each is a method."""
 
     def inside(node, method):
         for one in node.body:
@@ -40,7 +40,7 @@ def arguments(function: ast.FunctionDef) -> list[str]:
 
 
 def unnamed(function: ast.FunctionDef) -> list[str]:
-    """Returns the arguments missing under ``Args:``, for functions with three or more."""
+    """Return the arguments missing under ``Args:``, for functions with three or more."""
     names = arguments(function)
     block = section(function, "Args")
     said = re.findall(r"^  \*{0,2}(\w+): *\S", block, re.MULTILINE)
@@ -48,14 +48,14 @@ def unnamed(function: ast.FunctionDef) -> list[str]:
 
 
 def raises_silently(function: ast.FunctionDef) -> bool:
-    """Returns whether a function raises an error that its docstring does not mention."""
+    """Return whether a function raises an error that its docstring does not mention."""
     raises = any(isinstance(one, ast.Raise) and one.exc for one in ast.walk(function))
     said = section(function, "Raises") or re.search(r"\b[Rr]aises [A-Z]\w+", docstring(function))
     return raises and not said
 
 
 def section(function: ast.FunctionDef, title: str) -> str:
-    """Returns the indented lines below a title."""
+    """Return the indented lines below a title."""
     found = re.search(rf"^{title}:\n((?:  .*\n|\n)+)", docstring(function) + "\n", re.MULTILINE)
     return found[1] if found else ""
 
@@ -65,7 +65,7 @@ def docstring(function: ast.FunctionDef) -> str:
 
 
 def problems(sources: dict[str, str]) -> list[str]:
-    """Returns the gaps of all docstrings, for the source of each module."""
+    """Return the gaps of all docstrings, for the source of each module."""
     found = [
         (module, function, method)
         for module, text in sources.items()
@@ -85,7 +85,7 @@ def problems(sources: dict[str, str]) -> list[str]:
 
 
 def documents(base: ast.FunctionDef, own: ast.FunctionDef) -> bool:
-    """Returns whether a method's docstring is complete and covers another method's arguments."""
+    """Return whether a method's docstring is complete and cover another method's arguments."""
     complete = len(arguments(base)) >= FEW and not unnamed(base)
     return complete and set(arguments(own)) <= set(arguments(base))
 

@@ -9,7 +9,7 @@ import jaxret
 
 
 def is_array(annotation) -> bool:
-    """Returns whether an annotation is a jaxtyping array, or a tuple or option that has one."""
+    """Return whether an annotation is a jaxtyping array, or a tuple or option that has one."""
     if hasattr(annotation, "array_type") and hasattr(annotation, "dim_str"):
         return True
     arguments = () if isinstance(annotation, str) else typing.get_args(annotation)
@@ -20,7 +20,7 @@ def is_array(annotation) -> bool:
 
 
 def public_functions():
-    """Yields the name, the function, and its docstrings, base classes included."""
+    """Yield the name, the function, and its docstrings, base classes included."""
     for found in pkgutil.walk_packages(jaxret.__path__, "jaxret."):
         module = importlib.import_module(found.name)
         for holder in (module, *filter(inspect.isclass, vars(module).values())):
@@ -33,7 +33,7 @@ def public_functions():
 
 
 def silent(function, said: list[str]) -> bool:
-    """Returns whether a function returns an array whose shape no docstring states."""
+    """Return whether a function returns an array whose shape no docstring states."""
     if not is_array(inspect.signature(function).return_annotation):
         return False
     return not any("[" in text.partition("\nReturns:\n")[2] for text in said)

@@ -24,7 +24,7 @@ MAPPED = ("mapped", "low_rank", "centred", "centred_replayed")
 
 
 def ranked(learner, state, task):
-    """Ranks by the learner's own scores; ties go to the lower index."""
+    """Rank by the learner's own scores; ties go to the lower index."""
     scores = np.asarray(learner.scores(state, jnp.asarray(task.queries)))
     return np.argsort(-scores, axis=1, kind="stable")
 

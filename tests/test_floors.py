@@ -26,7 +26,7 @@ INSIDE = {
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yields the full name of every module or name that a file imports."""
+    """Yield the full name of every module or name that a file imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

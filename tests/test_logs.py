@@ -16,7 +16,7 @@ FACTS = {"learner": "greedy"}
 
 
 def lines(rounds, rng=None):
-    """Returns rounds that show two tools and use the second, with vectors as queries."""
+    """Return rounds that show two tools and use the second, with vectors as queries."""
     rng = rng or np.random.default_rng(0)
     for t in range(rounds):
         vector = rng.normal(size=4).astype(np.float32)

@@ -51,7 +51,7 @@ KEY = jax.eval_shape(lambda: jax.random.key(0))
 
 
 def simulated(how):
-    """Returns the program of a simulation with a reranker, and the shapes of its inputs."""
+    """Return the program of a simulation with a reranker, and the shapes of its inputs."""
 
     def run(state, environment, stream, key):
         environment = environment._replace(reranker=simulated_reranker(accuracy=0.8))
@@ -68,7 +68,7 @@ def evaluated():
 
 
 def trained(network, loss, batch):
-    """Returns a training step, as `jaxret.training.loop` makes it, and the shapes of its inputs."""
+    """Return a training step, as `jaxret.training.loop` makes it, and the shapes of its inputs."""
     optimizer = optax.adamw(1e-4)
     params = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), network.shapes())
     state = jax.eval_shape(lambda: loop.start(params, optimizer, jax.random.key(0)))
@@ -109,7 +109,7 @@ def trained_answers():
 
 
 def split_qwen3(size):
-    """Returns a program that encodes texts with two blocks of a Qwen3 over eight devices."""
+    """Return a program that encodes texts with two blocks of a Qwen3 over eight devices."""
     config = replace(QWEN3[size], layers=2)
     network, mesh = qwen3.Qwen3.functions(config, COMPUTE), abstract_mesh(model=8)
     rules = qwen3.tensor_parallel(config, mesh)

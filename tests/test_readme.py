@@ -90,13 +90,13 @@ def test_the_two_commands_are_there():
 
 
 def _anchors(text: str) -> set[str]:
-    """Returns GitHub's anchors for the headings of a page."""
+    """Return GitHub's anchors for the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def _agree(printed: str, shown: str) -> None:
-    """Compares words exactly, whole numbers exactly, other numbers closely, and no durations."""
+    """Compare words exactly, whole numbers exactly, other numbers closely, and no durations."""
     printed, shown = (SECONDS.sub("_ s", text) for text in (printed, shown))
     words = [NUMBER.sub("#", text).split() for text in (printed, shown)]
     assert words[0] == words[1]

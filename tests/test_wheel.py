@@ -42,7 +42,7 @@ def run(*command: str | Path, cwd: Path, **changes: str) -> subprocess.Completed
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory) -> Path:
-    """Returns the interpreter of an environment with the wheel and its dependencies."""
+    """Return the interpreter of an environment with the wheel and its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
     built = run(UV, "build", "--wheel", "--out-dir", folder / "dist", cwd=ROOT)
     assert built.returncode == 0, built.stderr

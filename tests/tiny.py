@@ -49,7 +49,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrst"]
 
 
 def weights(shapes, seed=0, scale=0.4):
-    """Samples random weights, so that every bias and scale matters."""
+    """Sample random weights, so that every bias and scale matters."""
     rng = np.random.default_rng(seed)
     return jax.tree.map(
         lambda leaf: jax.device_put((scale * rng.standard_normal(leaf.shape)).astype(leaf.dtype)),
@@ -58,7 +58,7 @@ def weights(shapes, seed=0, scale=0.4):
 
 
 def method(backbone, call):
-    """Returns ``call(module, *args)`` as a function of the backbone's parameters."""
+    """Return ``call(module, *args)`` as a function of the backbone's parameters."""
 
     class Called(nnx.Module):
         def __init__(self, rngs):
@@ -72,7 +72,7 @@ def method(backbone, call):
 
 
 def tokenizer(words=WORDS):
-    """Makes a tokenizer with a token per word, between [CLS] (id 2) and [SEP] (id 3)."""
+    """Make a tokenizer with a token per word, between [CLS] (id 2) and [SEP] (id 3)."""
     numbers = {word: number for number, word in enumerate(words)}
     made = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -81,7 +81,7 @@ def tokenizer(words=WORDS):
 
 
 def encoder(folder, name="bert"):
-    """Makes a `TextEncoder` with random weights and writes its tokenizer to ``folder``."""
+    """Make a `TextEncoder` with random weights and write its tokenizer to ``folder``."""
     backbone = BACKBONES[name]
     tokenizer().save(str(folder / "tokenizer.json"))
     return TextEncoder(
@@ -97,7 +97,7 @@ DOCUMENTS = tuple(f"{letter} {letter} q" for letter in "abcdefgh")
 
 
 def letters(folder):
-    """Makes a task whose queries mix the letters of their one or two tools with random letters."""
+    """Make a task whose queries mix the letters of their one or two tools with random letters."""
     items, queries = len(DOCUMENTS), 48
     tiny = encoder(folder)
     rng = np.random.default_rng(0)

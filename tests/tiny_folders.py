@@ -13,7 +13,7 @@ TEXTS = [" ".join(_RNG.choice(list("abcdefgh"), n)) for n in (3, 40, 1, 300, 3)]
 
 
 def write_bert(folder):
-    """Writes a one-layer BERT."""
+    """Write a one-layer BERT."""
     width, vocabulary = 8, len(WORDS)
     config = {
         "model_type": "bert",
@@ -49,7 +49,7 @@ def write_bert(folder):
 
 
 def write_deberta(folder):
-    """Writes a two-layer DeBERTa-V3."""
+    """Write a two-layer DeBERTa-V3."""
     width, vocabulary = 8, len(WORDS) + 3  # spare rows, as in the published ones
     config = {
         "model_type": "deberta-v2",

@@ -33,7 +33,7 @@ class Processes(list[subprocess.Popen]):
         return self.folder / f"process_{index}.txt"
 
     def end(self, seconds: float) -> list[int]:
-        """Returns all exit statuses; fails the test if this takes longer than ``seconds``."""
+        """Return all exit statuses; fail the test if this takes longer than ``seconds``."""
         until = time.monotonic() + seconds
         while any(one.poll() is None for one in self):
             if time.monotonic() > until:
@@ -43,14 +43,14 @@ class Processes(list[subprocess.Popen]):
 
 
 def free_port() -> int:
-    """Returns a free port of the loopback interface."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
 
 
 def slurm(count: int) -> list[dict[str, str]]:
-    """Returns the environment that SLURM sets for each of several processes on this machine."""
+    """Return the environment that SLURM sets for each of several processes on this machine."""
     first = 2**16 - 2**12  # JAX's port: this + the last 12 bits of the job id
     port = 0
     while not port:
@@ -76,7 +76,7 @@ def started(
     each: Sequence[Mapping[str, str]] | None = None,
     **environment: str,
 ) -> Iterator[Processes]:
-    """Starts ``python -m *command`` in several connected processes; kills them at the end.
+    """Start ``python -m *command`` in several connected processes; kill them at the end.
 
     Args:
       command: module and arguments.
@@ -126,7 +126,7 @@ def started(
 def run(
     command: Sequence[str], folder: Path, count: int, *, seconds: float = 600, **how
 ) -> list[str]:
-    """Runs processes until all of them succeed; returns the output of each."""
+    """Run processes until all of them succeed; return the output of each."""
     with started(command, folder, count, **how) as processes:
         status = processes.end(seconds)
         assert status == [0] * count, processes.said()

@@ -52,7 +52,7 @@ FIELDS = ("dataset", "id", "expanded", *CRITERIA)
 
 @experiment("audit_agreement")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Asks the judges and compares their verdicts with the reader's."""
+    """Ask the judges and compare their verdicts with the reader's."""
     chat = asking.chat(cfg)
     rows = list(json_lines(path(cfg), holds="one verdict a line", fields=FIELDS))
     documents = documents_of(Path(cfg.folder), rows)
@@ -73,7 +73,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks that all files exist."""
+    """Check that all files exist."""
     if cfg.folder is None:
         raise ValueError("folder is null: give the folder of the data sets, as ../shared/data")
     require("bootstrap", cfg.bootstrap, ">= 1", lambda x: x >= 1)
@@ -82,19 +82,19 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per judge and criterion."""
+    """Print a line per judge and criterion."""
     rows = [f"{judge}/{name}" for name in CRITERIA for judge in ("reader", *JUDGES)]
     columns = ("yes", "agreement", "kappa", "low", "high", "area_under_roc")
     results_table(results, rows, columns, "documents judged by eye, by rules, by a model")
 
 
 def path(cfg: DictConfig) -> Path:
-    """Returns the file of the reader's verdicts."""
+    """Return the file of the reader's verdicts."""
     return BY_EYE if cfg.verdicts is None else Path(cfg.verdicts)
 
 
 def documents_of(folder: Path, rows: list[dict]) -> list[Document]:
-    """Reads the document of each verdict.
+    """Read the document of each verdict.
 
     Raises:
       ValueError: if a data set lacks an id.
@@ -111,7 +111,7 @@ def documents_of(folder: Path, rows: list[dict]) -> list[Document]:
 
 
 def by_rules(documents: list[Document], rows: list[dict], criterion: str) -> Bool[np.ndarray, " n"]:
-    """Audits documents by rules, with the profile if the reader saw it."""
+    """Audit documents by rules, with the profile if the reader saw it."""
     seen = [
         document if row["expanded"] else original(document)
         for document, row in zip(documents, rows, strict=True)
@@ -122,7 +122,7 @@ def by_rules(documents: list[Document], rows: list[dict], criterion: str) -> Boo
 def judge_probabilities(
     chat: Chat, documents: list[Document], expanded: list[bool], criterion: str
 ) -> np.ndarray:
-    """Computes the language model's probability of yes against no; 0.5 if it gives neither."""
+    """Compute the language model's probability of yes against no; 0.5 if it gives neither."""
     questions = [
         question(document, criterion, expanded=whole)
         for document, whole in zip(documents, expanded, strict=True)
@@ -133,7 +133,7 @@ def judge_probabilities(
 
 
 def question(document: Document, criterion: str, *, expanded: bool) -> Messages:
-    """Builds the question whether a document meets a criterion, answered by one of `WORDS`."""
+    """Build the question whether a document meets a criterion, answered by one of `WORDS`."""
     text = as_json(document, expanded=expanded)
     return PROMPT.messages(document=text, criterion=CRITERIA[criterion])
 
@@ -141,7 +141,7 @@ def question(document: Document, criterion: str, *, expanded: bool) -> Messages:
 def compared(
     verdicts: Bool[np.ndarray, " n"], reader: Bool[np.ndarray, " n"], draws: int, seed: int
 ) -> dict[str, float]:
-    """Computes agreement and kappa, with an interval."""
+    """Compute agreement and kappa, with an interval."""
     random, n = np.random.default_rng(seed), len(reader)
     resamples = (random.integers(n, size=n) for _ in range(draws))
     kappas = [statistics.cohens_kappa(verdicts[rows], reader[rows]) for rows in resamples]

@@ -42,7 +42,7 @@ EACH = 160  # number of documents, and of queries
 
 
 def measure(repeats: int = 5) -> dict[str, np.ndarray]:
-    """Times all forms; needs torch.
+    """Time all forms; needs torch.
 
     Raises:
       AssertionError: if the vectors of two forms differ by 1e-5.
@@ -97,7 +97,7 @@ def _product() -> None:
 
 
 def _cut(rows: np.ndarray, ids: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Drops the copies that fill up a batch, and cuts it to its longest text."""
+    """Drop the copies that fill up a batch, and cut it to its longest text."""
     longest = mask.sum(axis=1).max()
     return rows, ids[: len(rows), :longest], mask[: len(rows), :longest]
 
@@ -126,7 +126,7 @@ def _torch(encoder: TextEncoder, work: list) -> Callable[[], np.ndarray]:
 
 
 def main() -> dict[str, float]:
-    """Prints the machine and the quartiles of each number; returns the medians."""
+    """Print the machine and the quartiles of each number; return the medians."""
     print(machine.measured())
     results = measure()
     for name, values in results.items():

@@ -99,7 +99,7 @@ SMALL = Settings(
 
 
 def limits(settings: Settings, record: Record) -> None:
-    """Measures the bandwidth and the rates of the GPU."""
+    """Measure the bandwidth and the rates of the GPU."""
     repeats = settings.repeats
     record.attempt("limits/bandwidth", partial(machine.copying, settings.copied, repeats))
     kinds = {name: (PRECISIONS[name], jnp.float32) for name in _precisions()}
@@ -110,7 +110,7 @@ def limits(settings: Settings, record: Record) -> None:
 
 
 def simulation(settings: Settings, record: Record) -> None:
-    """Times one round of Algorithm 1 in each form, size and precision."""
+    """Time one round of Algorithm 1 in each form, size and precision."""
     for items, width, many, fewer in settings.sizes:
         problem, group = rounds.random_problem(items, width, many), f"simulation/{items}x{width}"
         few = problem.first(fewer)
@@ -128,7 +128,7 @@ def simulation(settings: Settings, record: Record) -> None:
 
 
 def grid(settings: Settings, record: Record) -> None:
-    """Times a grid of runs as one program, and one after another."""
+    """Time a grid of runs as one program, and one after another."""
     *shape, steps = settings.grid
     forms = rounds.grid(rounds.random_problem(*shape), steps, seeds=steps)
     builds = {
@@ -139,7 +139,7 @@ def grid(settings: Settings, record: Record) -> None:
 
 
 def encoders(settings: Settings, record: Record) -> None:
-    """Times every BERT; one whose vectors differ from PyTorch's is missing."""
+    """Time every BERT; one whose vectors differ from PyTorch's is missing."""
     rng = np.random.default_rng(0)
     lengths = rng.choice(settings.lengths, settings.texts) - rng.integers(0, 6, settings.texts)
     for network in settings.berts:
@@ -154,7 +154,7 @@ def encoders(settings: Settings, record: Record) -> None:
 
 
 def training(settings: Settings, record: Record) -> None:
-    """Times a step of MLC on the first BERT, if PyTorch's step ends at the same weights."""
+    """Time a step of MLC on the first BERT, if PyTorch's step ends at the same weights."""
     (size, length, classes), rng = settings.mlc, np.random.default_rng(0)
     config, precision = _config(*settings.berts[0][1:]), _precisions()[-1]
     draw_text = partial(rng.integers, 1, config["vocab_size"])
@@ -210,7 +210,7 @@ def training(settings: Settings, record: Record) -> None:
 
 
 def draw(path: Path) -> None:
-    """Draws the time per round of every form and size, and the least time as a line.
+    """Draw the time per round of every form and size, and the least time as a line.
 
     Args:
       path: path of gpu.json, whole or not; the figure lies beside it.
@@ -247,7 +247,7 @@ def draw(path: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> Path:
-    """Runs the command.
+    """Run the command.
 
     Args:
       arguments: arguments of the command line; None takes those of the process.
@@ -277,7 +277,7 @@ def main(arguments: list[str] | None = None) -> Path:
 
 
 def _within(context: Callable[[], AbstractContextManager], build: Build) -> Build:
-    """Builds and calls a form inside a context that decides the precision of its products."""
+    """Build and call a form inside a context that decides the precision of its products."""
 
     def built() -> Form:
         with context():
@@ -293,24 +293,24 @@ def _within(context: Callable[[], AbstractContextManager], build: Build) -> Buil
 
 
 def _precise(name: str, build: Build) -> Build:
-    """Computes a JAX form's products in one of `PRECISIONS`."""
+    """Compute a JAX form's products in one of `PRECISIONS`."""
     return _within(partial(jax.default_matmul_precision, PRECISIONS[name]), build)
 
 
 def _precisions() -> list[str]:
-    """Lists those of `PRECISIONS` that this machine has, the fastest last."""
+    """List those of `PRECISIONS` that this machine has, the fastest last."""
     return list(PRECISIONS) if jax.default_backend() == "gpu" else ["float32"]
 
 
 def _same_items(problem: rounds.Problem) -> float:
-    """Returns the share of rounds in which scan and blocked form choose the same item."""
+    """Return the share of rounds in which scan and blocked form choose the same item."""
     with jax.default_matmul_precision(PRECISIONS["float32"]):
         (_, one), (_, other) = (form(problem).call() for form in (rounds.scan, rounds.blocked))
     return float((one.item == other.item).mean())
 
 
 def _encoder(config: dict[str, Any], work: list, calls: dict[str, Callable]) -> float | None:
-    """Adds the forms of a BERT; returns the largest difference from PyTorch's vectors."""
+    """Add the forms of a BERT; return the largest difference from PyTorch's vectors."""
     backbone, gap, weights = _backbone(config), None, None
     arrays = [[jnp.asarray(ids), jnp.asarray(mask)] for _, ids, mask in work]
 
@@ -348,24 +348,24 @@ def _encoder(config: dict[str, Any], work: list, calls: dict[str, Callable]) -> 
 
 
 def _config(hidden: int, layers: int, heads: int, words: int) -> dict[str, Any]:
-    """Returns the settings of a BERT as config.json names them."""
+    """Return the settings of a BERT as config.json names them."""
     sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
     sizes |= {"vocab_size": words, "intermediate_size": 4 * hidden, "type_vocab_size": 2}
     return {**sizes, "max_position_embeddings": 512, "layer_norm_eps": 1e-12}
 
 
 def _backbone(config: dict[str, Any]) -> Backbone:
-    """Returns jaxret's BERT of these settings."""
+    """Return jaxret's BERT of these settings."""
     return Backbone(bert.BertConfig.from_json(config), bert.Bert, bert.KEYS, "bert.")
 
 
 def _has_torch() -> bool:
-    """Tells whether there is PyTorch to compare with."""
+    """Tell whether there is PyTorch to compare with."""
     return all(util.find_spec(name) for name in ("torch", "transformers"))
 
 
 def _machine() -> dict[str, Any]:
-    """Describes the machine and the versions of what runs on it."""
+    """Describe the machine and the versions of what runs on it."""
     names = ["jax", "jaxlib", *(("torch", "transformers") if _has_torch() else ())]
     found: dict[str, Any] = {name: metadata.version(name) for name in names}
     found |= {"devices": [device.device_kind for device in jax.devices()], "cores": os.cpu_count()}

@@ -47,7 +47,7 @@ class Machine(NamedTuple):
 
 
 def measured(repeats: int = 7, copied: int = 2**25, side: int = 1024) -> Machine:
-    """Describes and measures this machine."""
+    """Describe and measure this machine."""
     return Machine(
         processor=_processor(),
         cores=cores(),
@@ -59,7 +59,7 @@ def measured(repeats: int = 7, copied: int = 2**25, side: int = 1024) -> Machine
 
 
 def copying(numbers: int, repeats: int) -> float:
-    """Measures the bandwidth of a copy of float32 numbers, in bytes per second read and written.
+    """Measure the bandwidth of a copy of float32 numbers, in bytes per second read and written.
 
     The target is the same array each time: fresh pages would cost more than the copy.
     """
@@ -75,7 +75,7 @@ def copying(numbers: int, repeats: int) -> float:
 
 
 def multiplying(side: int, repeats: int, dtype: DTypeLike = jnp.float32) -> float:
-    """Measures the rate of a product of two square matrices, in operations per second.
+    """Measure the rate of a product of two square matrices, in operations per second.
 
     The matrices are random and of any type, their product is float32.
     """
@@ -85,7 +85,7 @@ def multiplying(side: int, repeats: int, dtype: DTypeLike = jnp.float32) -> floa
 
 
 def in_place(size: float, repeats: int = 7) -> float:
-    """Measures the bandwidth of passes that update float32 numbers in place, in bytes per second.
+    """Measure the bandwidth of passes that update float32 numbers in place, in bytes per second.
 
     ``size`` is that of the array in bytes; a small one stays in a cache.
     """
@@ -102,7 +102,7 @@ def in_place(size: float, repeats: int = 7) -> float:
 
 
 def pin_torch() -> bool:
-    """Gives PyTorch as many threads as XLA has; returns whether PyTorch is installed."""
+    """Give PyTorch as many threads as XLA has; return whether PyTorch is installed."""
     try:
         import torch
     except ImportError:
@@ -112,9 +112,9 @@ def pin_torch() -> bool:
 
 
 def cores() -> int:
-    """Counts the CPUs that this process may run on; XLA starts one thread on each.
+    """Count the CPUs that this process may run on; XLA starts one thread on each.
 
-    Ignores OMP_NUM_THREADS, as XLA does; `jaxret.runtime.sharding.cores` heeds it.
+    Ignore OMP_NUM_THREADS, as XLA does; `jaxret.runtime.sharding.cores` heeds it.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     return len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -138,7 +138,7 @@ def _processor() -> str:
 
 
 def _cpus() -> str:
-    """Lists the numbers of these CPUs in the format of `taskset -c`."""
+    """List the numbers of these CPUs in the format of `taskset -c`."""
     known = Path("/proc/self/status")
     lines = known.read_text().splitlines() if known.is_file() else []
     found = [line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")]
@@ -146,7 +146,7 @@ def _cpus() -> str:
 
 
 def _caches() -> dict[int, str]:
-    """Maps the level of each data cache to its size."""
+    """Map the level of each data cache to its size."""
     found = {}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         level, kind, size = (

@@ -41,7 +41,7 @@ class Record:
         self.kept: dict[str, Any] = {**more, "parts": {}, "results": {}, "missing": {}}
 
     def part(self, name: str, share: float, run: Callable[["Record"], None]) -> None:
-        """Runs a part within a share of the time that is left; an error ends that part alone."""
+        """Run a part within a share of the time that is left; an error ends that part alone."""
         begin, outcome = time.monotonic(), "done"
         self.until = begin + share * (self.end - begin)
         try:
@@ -53,7 +53,7 @@ class Record:
         self.keep("parts", name, {"outcome": outcome, "seconds": time.monotonic() - begin})
 
     def attempt(self, name: str, measure: Callable[[], Any]) -> bool:
-        """Keeps the result of a measurement, or why there is none; tells whether there is one."""
+        """Keep the result of a measurement, or why there is none; tell whether there is one."""
         try:
             if time.monotonic() > self.until:
                 raise TimeoutError("no time left")
@@ -63,7 +63,7 @@ class Record:
         return name not in self.kept["missing"]
 
     def keep(self, group: str, name: str, value: Any) -> None:
-        """Adds an entry and replaces the file at once, since the machine may stop at any time."""
+        """Add an entry and replace the file at once, since the machine may stop at any time."""
         self.kept[group][name] = value
         scratch = self.path.with_suffix(".writing")
         scratch.write_text(json.dumps(self.kept, indent=1))
@@ -71,7 +71,7 @@ class Record:
         print(f"{name}: {value}", flush=True)
 
     def compare(self, group: str, builds: Mapping[str, Build], scale: float, repeats: int) -> None:
-        """Builds forms and times in turn those that work; each is called twice before it counts.
+        """Build forms and time in turn those that work; each is called twice before it counts.
 
         ``scale`` is the number of units of time in a second.
         """

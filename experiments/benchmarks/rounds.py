@@ -45,12 +45,12 @@ class Problem(NamedTuple):
     stream: Stream
 
     def first(self, rounds: int) -> "Problem":
-        """Returns the problem with a shorter stream."""
+        """Return the problem with a shorter stream."""
         return self._replace(stream=self.stream._replace(order=self.stream.order[:rounds]))
 
 
 def random_problem(items: int, width: int, rounds: int, seed: int = 0) -> Problem:
-    """Draws unit vectors and a stream of T rounds; every query has one right tool.
+    """Draw unit vectors and a stream of T rounds; every query has one right tool.
 
     The cosine of a query with its tool is 1.2 times the largest cosine expected among the other
     tools, so the learner succeeds in a good part of the rounds.
@@ -64,7 +64,7 @@ def random_problem(items: int, width: int, rounds: int, seed: int = 0) -> Proble
 
 
 def unit_rows(rows: int, width: int, seed: int = 0) -> Float[np.ndarray, "rows d"]:
-    """Draws unit vectors on the host, a few thousand at a time to keep the peak memory low."""
+    """Draw unit vectors on the host, a few thousand at a time to keep the peak memory low."""
     rng, drawn = np.random.default_rng(seed), np.empty((rows, width), np.float32)
     for first in range(0, rows, ROWS):
         part = drawn[first : first + ROWS]
@@ -74,14 +74,14 @@ def unit_rows(rows: int, width: int, seed: int = 0) -> Float[np.ndarray, "rows d
 
 
 def algorithm_1(eta: Any = ETA) -> Learner:
-    """Returns ORAG's Algorithm 1 without its projection, at a learning rate that may be traced."""
+    """Return ORAG's Algorithm 1 without its projection, at a learning rate that may be traced."""
     return orag(tau=TAU, eta=eta, projection=projections.none())
 
 
 def simulated(
     simulate: Simulate, learner: Learner, problem: Problem
 ) -> Callable[[], tuple[State, Trace]]:
-    """Compiles a simulation of a problem.
+    """Compile a simulation of a problem.
 
     Args:
       simulate: `simulate_blocked`, or a function of the same arguments.
@@ -101,17 +101,17 @@ def simulated(
 
 
 def scan(problem: Problem) -> Form:
-    """Returns the round-by-round simulation."""
+    """Return the round-by-round simulation."""
     return _form("scan", problem, simulated(scan_rounds, algorithm_1(), problem))
 
 
 def blocked(problem: Problem) -> Form:
-    """Returns the blocked simulation."""
+    """Return the blocked simulation."""
     return _form("blocked", problem, simulated(simulate_blocked, algorithm_1(), problem))
 
 
 def products(problem: Problem) -> Form:
-    """Returns the two matrix products of each block alone, which no blocked form can save.
+    """Return the two matrix products of each block alone, which no blocked form can save.
 
     They are S = Q Theta^T and Theta - E^T Q, for blocks of `BLOCK` rounds.
     """
@@ -130,7 +130,7 @@ def products(problem: Problem) -> Form:
 
 
 def grid(problem: Problem, steps: int, seeds: int) -> dict[str, Form]:
-    """Returns a grid of blocked runs, steps x seeds, as one program and one after another.
+    """Return a grid of blocked runs, steps x seeds, as one program and one after another.
 
     Returns:
       ``one_program``, ``runs`` (each through the same compiled single run), and ``one_run``.
@@ -155,7 +155,7 @@ def grid(problem: Problem, steps: int, seeds: int) -> dict[str, Form]:
 
 
 def torch_forms(problem: Problem) -> dict[str, Callable[[], Form]]:
-    """Returns functions that build the PyTorch forms: in place, without autograd.
+    """Return functions that build the PyTorch forms: in place, without autograd.
 
     Args:
       problem: copied to the GPU where PyTorch has one; then T is a multiple of `CAPTURED`.
@@ -172,7 +172,7 @@ def torch_forms(problem: Problem) -> dict[str, Callable[[], Form]]:
 
 
 def torch_round(rows, query, labels) -> None:
-    """Plays one round of Algorithm 1 in PyTorch; nothing is copied back to the host.
+    """Play one round of Algorithm 1 in PyTorch; nothing is copied back to the host.
 
     Args:
       rows: Theta [I, d], changed in place.
@@ -189,7 +189,7 @@ def torch_round(rows, query, labels) -> None:
 
 
 def torch_draw(p):
-    """Draws one item [1] with probabilities p [I], by the method of `torch.multinomial`."""
+    """Draw one item [1] with probabilities p [I], by the method of `torch.multinomial`."""
     import torch
 
     return torch.argmax(p / torch.empty_like(p).exponential_(1)).reshape(1)
@@ -200,7 +200,7 @@ def _form(name: str, problem: Problem, call: Callable[[], object], runs: int = 1
 
 
 def _torch_eager(problem: Problem, device: str) -> Form:
-    """Returns the rounds in PyTorch as one would write them."""
+    """Return the rounds in PyTorch as one would write them."""
     rows, queries, labels, order = _tensors(problem, device)
     numbers = order.tolist()
 
@@ -214,7 +214,7 @@ def _torch_eager(problem: Problem, device: str) -> Form:
 
 
 def _torch_graphs(problem: Problem, device: str) -> Form:
-    """Returns the same rounds as replays of a CUDA graph, whose input names the queries."""
+    """Return the same rounds as replays of a CUDA graph, whose input names the queries."""
     import torch
 
     rows, queries, labels, order = _tensors(problem, device)
@@ -247,7 +247,7 @@ def _torch_graphs(problem: Problem, device: str) -> Form:
 
 @contextmanager
 def _inference(device: str) -> Generator[None]:
-    """Runs PyTorch without autograd, and waits for the device at the end."""
+    """Run PyTorch without autograd, and wait for the device at the end."""
     import torch
 
     with torch.inference_mode():

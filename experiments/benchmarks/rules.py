@@ -45,7 +45,7 @@ EVERY = 32  # rounds between two updates of a map that has a blocked form
 
 
 def mixture_of_8() -> Learner:
-    """Returns a mixture with a blocked form: frozen, `greedy` and two kinds of maps, at two tau."""
+    """Return a mixture with a blocked form: frozen, `greedy` and two kinds of maps, at two tau."""
     taus = {"tau": [0.02, 0.04]}
     maps = {**taus, "eta": 6e-4, "map_every": EVERY}
     rows = [jr.grid(jr.frozen, **taus), jr.grid(jr.greedy, **taus)]
@@ -66,7 +66,7 @@ BEST = {
 
 @experiment("benchmark_rules")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Times every learner on the first rounds of a stream."""
+    """Time every learner on the first rounds of a stream."""
     print(machine.measured(), flush=True)
     task, grids = _problem(cfg)
     rounds = min(cfg.rounds, len(task))
@@ -97,7 +97,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses invalid numbers, and learners without the one that they are compared with."""
+    """Refuse invalid numbers, and learners without the one that they are compared with."""
     names = [grid.name for grid in learner_grids(cfg)]
     require("learner", names, "with greedy among them", lambda known: "greedy" in known)
     for name in ("rounds", "repeats"):
@@ -106,7 +106,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints medians and quartiles, one line per learner."""
+    """Print medians and quartiles, one line per learner."""
     where = cfg.size or f"{cfg.dataset.name}, {cfg.encoder.name}"
     rows = {
         name: [quartiles(results[f"{name}/{column}"]["values"]) for column in COLUMNS]
@@ -116,7 +116,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def _problem(cfg: DictConfig) -> tuple[Any, dict[str, LearnerGrid]]:
-    """Returns the task and the learners by name."""
+    """Return the task and the learners by name."""
     if not cfg.size:
         return task_of(cfg), {grid.name: grid for grid in learner_grids(cfg)}
     items, width = map(int, cfg.size.split("x"))

@@ -83,7 +83,7 @@ class Exchange(NamedTuple):
 
 @experiment("benchmark_scale")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Compiles all sizes, times the parts of the model, and compares the model with the check."""
+    """Compile all sizes, time the parts of the model, and compare the model with the check."""
     learner = _learner(cfg)
     sizes = [(items, n) for items in cfg.tools for n in cfg.devices]
     compiled = {}
@@ -121,7 +121,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses invalid sizes; asks JAX for the simulated devices before it starts."""
+    """Refuse invalid sizes; ask JAX for the simulated devices before it starts."""
     known = factories()
     require("preset", cfg.preset, f"one of {', '.join(known)}", known.__contains__)
     for name in ("rounds", "repeats"):
@@ -135,7 +135,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints one line per size, and the check."""
+    """Print one line per size, and the check."""
     rows = [f"{items}/{n}" for items in cfg.tools for n in cfg.devices]
     results_table(results, rows, COLUMNS, f"{cfg.preset}, width {cfg.width}: tools/devices")
     checks = [f"check/{n}" for n in cfg.check.devices]
@@ -149,7 +149,7 @@ def _learner(cfg: DictConfig) -> Learner:
 
 
 def _compiled(learner: Learner, items: int, width: int, rounds: int, devices: int):
-    """Returns the exchanges of a compiled program, and the bytes that a device needs for it."""
+    """Return the exchanges of a compiled program, and the bytes that a device needs for it."""
     mesh, items = sharding.make_mesh(item=devices), items + -items % devices
 
     def shape(*dims, dtype=jnp.float32, over=None):
@@ -175,7 +175,7 @@ def _compiled(learner: Learner, items: int, width: int, rounds: int, devices: in
 
 
 def _program(learner: Learner, mesh):
-    """Returns the compiled rounds on a mesh; the memory of the state is donated."""
+    """Return the compiled rounds on a mesh; the memory of the state is donated."""
 
     def run(state: State, stream: Stream):
         key = jax.random.key(0)
@@ -185,7 +185,7 @@ def _program(learner: Learner, mesh):
 
 
 def _core_time(cfg: DictConfig, learner: Learner, items: int, devices: int) -> float:
-    """Measures the CPU time of one round on all devices, in microseconds."""
+    """Measure the CPU time of one round on all devices, in microseconds."""
     mesh = sharding.make_mesh(item=devices)
     theta, queries = (rounds.unit_rows(n, cfg.width, n) for n in (items, QUERIES))
     labels = np.random.default_rng(0).integers(0, items, (QUERIES, 1))
@@ -206,7 +206,7 @@ def _core_time(cfg: DictConfig, learner: Learner, items: int, devices: int) -> f
 
 
 def _core_time_of_exchange(devices: int, times: int, repeats: int) -> float:
-    """Measures the CPU time of one sum of a number over all devices, in microseconds."""
+    """Measure the CPU time of one sum of a number over all devices, in microseconds."""
     mesh = sharding.make_mesh(item=devices)
 
     @jax.jit
@@ -219,7 +219,7 @@ def _core_time_of_exchange(devices: int, times: int, repeats: int) -> float:
 
 
 def _core_microseconds(call: Callable[[], object], repeats: int) -> float:
-    """Measures the CPU time of a call in microseconds, a median; the first call compiles."""
+    """Measure the CPU time of a call in microseconds, a median; the first call compiles."""
     call()
     times = []
     for _ in range(repeats):
@@ -230,7 +230,7 @@ def _core_microseconds(call: Callable[[], object], repeats: int) -> float:
 
 
 def _line(points: list[tuple[float, float]]) -> Callable[[float], float]:
-    """Fits a line to points (x, y) by least squares of the relative errors."""
+    """Fit a line to points (x, y) by least squares of the relative errors."""
     x, y = np.array(points).T
     slope, first = np.polyfit(x, y, 1, w=1 / y)
     return lambda at: float(first + slope * at)
@@ -241,9 +241,9 @@ def _fitted(cfg: DictConfig, items: int, devices: int) -> bool:
 
 
 def read_exchanges(program: str) -> list[Exchange]:
-    """Lists the collective operations of a compiled program, with the lengths of its loops.
+    """List the collective operations of a compiled program, with the lengths of its loops.
 
-    Counts, of the branches of a condition, the one that sends most.
+    Count, of the branches of a condition, the one that sends most.
 
     Args:
       program: its text, as XLA prints it after optimisation.
@@ -300,7 +300,7 @@ def _named(pattern: str, line: str) -> str:
 
 
 def _bytes(shapes: str) -> int:
-    """Counts the bytes of arrays in XLA's notation: ``f32[8,1]{1,0}``, or several."""
+    """Count the bytes of arrays in XLA's notation: ``f32[8,1]{1,0}``, or several."""
     return sum(
         math.prod(map(int, filter(None, dims.split(",")))) * max(1, int(bits or 8) // 8)
         for _, bits, dims in _ARRAY.findall(shapes)

@@ -37,7 +37,7 @@ from jaxret.simulation.blocked.simulate import BLOCK
 
 @experiment("benchmark_simulate")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Times every form at every size."""
+    """Time every form at every size."""
     torch = cfg.with_torch and machine.pin_torch()
     this = machine.measured()
     print(this, flush=True)
@@ -47,7 +47,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     }
 
     def timed(group, forms, items, width):
-        """Times forms whose Theta is [items, width] against the bandwidth of such an array."""
+        """Time forms whose Theta is [items, width] against the bandwidth of such an array."""
         bandwidth = machine.in_place(4 * items * width)
         limits = {"bandwidth": bandwidth, "rate": this.rate}
         named = {f"{group}/{name}": form for name, form in forms.items()}
@@ -69,12 +69,12 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints one line per form, and one per ratio."""
+    """Print one line per form, and one per ratio."""
     timing.show(results, "microseconds", "a round of each form")
 
 
 def _forms(items: int, width: int, floats: float, torch: bool) -> dict[str, Form]:
-    """Returns the timed forms; those that read Theta every round play an eighth of the rounds."""
+    """Return the timed forms; those that read Theta every round play an eighth of the rounds."""
     many = max(BLOCK, int(floats / (items * width)) // BLOCK * BLOCK)
     problem = rounds.random_problem(items, width, many)
     few = problem.first(max(16, many // 8))
@@ -87,7 +87,7 @@ def _forms(items: int, width: int, floats: float, torch: bool) -> dict[str, Form
 
 
 def _ratios(results: dict[str, np.ndarray], size: str) -> None:
-    """Adds the ratios of one size."""
+    """Add the ratios of one size."""
     times = {
         name: results[f"{size}/{name}/microseconds"]
         for name in ("floor", "blocked", "scan", "torch")

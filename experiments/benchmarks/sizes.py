@@ -38,7 +38,7 @@ from jaxret.runtime.validate import require
 
 @experiment("benchmark_sizes")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Measures every size, and draws the figure."""
+    """Measure every size, and draw the figure."""
     print(machine.measured(), flush=True)
     results: dict[str, np.ndarray] = {}
     for size in (bar := Progress([*cfg.sizes], unit="size")):
@@ -61,7 +61,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses invalid sizes."""
+    """Refuse invalid sizes."""
     for size in cfg.sizes:
         require("sizes", size, "written as 1000x384", lambda size: min(parsed(size)) >= 1)
     large = [size for size in cfg.sizes if parsed(size)[0] >= cfg.from_items]
@@ -71,7 +71,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints one line per size."""
+    """Print one line per size."""
     for size in cfg.sizes:
         times = quartiles(results[f"{size}/microseconds"]["values"])
         peak = results[f"{size}/peak_over_theta"]["mean"]
@@ -81,13 +81,13 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def parsed(size: str) -> tuple[int, int]:
-    """Reads items and width from a size such as ``1000x384``."""
+    """Read items and width from a size such as ``1000x384``."""
     items, width = size.split("x")
     return int(items), int(width)
 
 
 def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, list[float]]:
-    """Measures ``microseconds`` and ``peak_over_theta`` of one size in this process.
+    """Measure ``microseconds`` and ``peak_over_theta`` of one size in this process.
 
     A timed run may read ``floats`` numbers of Theta, which sets its rounds, 128 to 2,048.
     """
@@ -117,7 +117,7 @@ def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, li
 
 
 def figure(items: np.ndarray, times: np.ndarray, large: np.ndarray, slope: float) -> Figure:
-    """Draws time against items on logarithmic axes, and the slope fitted to large sizes."""
+    """Draw time against items on logarithmic axes, and the slope fitted to large sizes."""
     drawn, ax = plots.new_figure("items", "microseconds a round")
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -130,7 +130,7 @@ def figure(items: np.ndarray, times: np.ndarray, large: np.ndarray, slope: float
 
 
 def _memory(name: str) -> int:
-    """Returns a number of bytes from Linux's account of this process.
+    """Return a number of bytes from Linux's account of this process.
 
     ``VmRSS`` is what the process has now, ``VmHWM`` its peak (``ru_maxrss`` counts its parent's).
     """

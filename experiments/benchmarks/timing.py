@@ -60,7 +60,7 @@ class Work(NamedTuple):
     operations: float  # a multiply-add counts as two
 
     def seconds(self, bandwidth: float, rate: float) -> dict[str, float]:
-        """Returns the least time by each of `LIMITS`, for bytes and operations per second."""
+        """Return the least time by each of `LIMITS`, for bytes and operations per second."""
         return dict(zip(LIMITS, (self.bytes / bandwidth, self.operations / rate), strict=True))
 
 
@@ -86,7 +86,7 @@ class Training:
 
 
 def simulation(form: str, items: int, width: int) -> Work:
-    """Returns the work of one round of a form of `experiments.benchmarks.rounds`.
+    """Return the work of one round of a form of `experiments.benchmarks.rounds`.
 
     A form that is not called ``scan``, ``torch`` or ``floor`` is a blocked one.
     """
@@ -98,7 +98,7 @@ def simulation(form: str, items: int, width: int) -> Work:
 
 
 def reading(config: BertConfig, lengths: Sequence[int], batches: int = 1) -> Work:
-    """Returns the work of a forward pass, which reads the weights once for each batch.
+    """Return the work of a forward pass, which reads the weights once for each batch.
 
     ``lengths`` are the tokens of each text, padding included where it is computed.
     """
@@ -108,14 +108,14 @@ def reading(config: BertConfig, lengths: Sequence[int], batches: int = 1) -> Wor
 
 
 def step(config: BertConfig, lengths: Sequence[int], parameters: int) -> Work:
-    """Returns the work of a training step; ``lengths`` are tokens of each text with padding."""
+    """Return the work of a training step; ``lengths`` are tokens of each text with padding."""
     return Work(4.0 * 8 * parameters, 3 * reading(config, lengths).operations)
 
 
 def in_turn(
     forms: Mapping[str, Form], repeats: int, until: float = np.inf
 ) -> dict[str, Float[np.ndarray, " repeats"]]:
-    """Times forms in turn; the first call of each is not counted.
+    """Time forms in turn; the first call of each is not counted.
 
     Args:
       forms: by name.
@@ -140,7 +140,7 @@ def in_turn(
 def timed(
     forms: Mapping[str, Form], repeats: int, unit: str, *, bandwidth: float, rate: float
 ) -> dict[str, Float[np.ndarray, " repeats"]]:
-    """Times forms in turn and divides each time by its limits.
+    """Time forms in turn and divide each time by its limits.
 
     Args:
       forms: by name.
@@ -161,7 +161,7 @@ def timed(
 
 
 def quartiles(values: Sequence[float] | Float[np.ndarray, " n"]) -> str:
-    """Writes the median, with the quartiles where they differ."""
+    """Write the median, with the quartiles where they differ."""
     low, middle, high = (
         f"{x:,.0f}" if 100 <= x < 1e6 else f"{x:.3g}"
         for x in np.quantile(values, [0.25, 0.5, 0.75]).tolist()
@@ -170,7 +170,7 @@ def quartiles(values: Sequence[float] | Float[np.ndarray, " n"]) -> str:
 
 
 def show(results: Mapping[str, Mapping[str, Any]], unit: str, title: str) -> None:
-    """Prints one line per form of `timed`, then one per number that belongs to no single form."""
+    """Print one line per form of `timed`, then one per number that belongs to no single form."""
     last = f"/over_{LIMITS[0]}"
     forms = [name.removesuffix(last) for name in results if name.endswith(last)]
     rows = {}
@@ -186,7 +186,7 @@ def show(results: Mapping[str, Mapping[str, Any]], unit: str, title: str) -> Non
 
 
 def _weights(config: BertConfig) -> int:
-    """Counts the weights of one layer: query, key, value, output, and the two of the MLP."""
+    """Count the weights of one layer: query, key, value, output, and the two of the MLP."""
     return config.hidden * (4 * config.hidden + 2 * config.intermediate)
 
 

@@ -76,12 +76,12 @@ class Twin:
         self.loss = F.binary_cross_entropy_with_logits if refines else F.cross_entropy
 
     def forward(self) -> torch.Tensor:
-        """Computes the logits."""
+        """Compute the logits."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             return self.run()
 
     def training(self) -> None:
-        """Takes one step, and waits for it."""
+        """Take one step, and wait for it."""
         self.optimizer.zero_grad()
         self.loss(self.forward().float(), self.right).backward()
         self.optimizer.step()
@@ -89,13 +89,13 @@ class Twin:
 
     @torch.inference_mode()
     def inference(self) -> torch.Tensor:
-        """Computes the logits without gradients."""
+        """Compute the logits without gradients."""
         return self.forward()
 
     def check(
         self, backbone: Backbone, logits: Float[Array, "B N"], start: Params, stepped: Params
     ) -> dict[str, float]:
-        """Takes a step, and refuses the comparison if jaxret's step ended elsewhere.
+        """Take a step, and refuse the comparison if jaxret's step ended elsewhere.
 
         AdamW moves a weight by about its rate even where its gradient is only rounding. So weights
         are compared by how far apart they end, relative to the length of the step.
@@ -149,7 +149,7 @@ class Twin:
 
 
 def read_bert(directory: Path, layers: int) -> BertModel:
-    """Reads the first blocks of a checkpoint; `Twin.check` notices any other missing weight."""
+    """Read the first blocks of a checkpoint; `Twin.check` notices any other missing weight."""
     config = BertConfig.from_pretrained(directory, num_hidden_layers=layers)
     bert = BertModel(config, add_pooling_layer=False)
     bert.load_state_dict(load_file(directory / "model.safetensors"), strict=False)
@@ -157,7 +157,7 @@ def read_bert(directory: Path, layers: int) -> BertModel:
 
 
 def random_bert(config: Mapping[str, Any]) -> BertModel:
-    """Draws a BERT of a config.json in float32, whose attention is PyTorch's fused one (SDPA)."""
+    """Draw a BERT of a config.json in float32, whose attention is PyTorch's fused one (SDPA)."""
     torch.manual_seed(0)
     with torch.device(device()):
         settings: dict[str, Any] = {**config, "attn_implementation": "sdpa"}
@@ -165,13 +165,13 @@ def random_bert(config: Mapping[str, Any]) -> BertModel:
 
 
 def weights_of(model: torch.nn.Module, backbone: Backbone) -> Params:
-    """Returns a HuggingFace model's weights as those of a jaxret backbone, in float32."""
+    """Return a HuggingFace model's weights as those of a jaxret backbone, in float32."""
     tensors = {name: value.float().cpu().numpy() for name, value in model.state_dict().items()}
     return convert(tensors, backbone.keys, backbone.network().shapes())
 
 
 def embed(model: BertModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Embeds texts as jaxret's encoders with a mean pool do.
+    """Embed texts as jaxret's encoders with a mean pool do.
 
     Args:
       model: model of any precision.
@@ -189,7 +189,7 @@ def embed(model: BertModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tens
 def embedding(
     model: BertModel, inputs: Sequence[Sequence[torch.Tensor]], *, compiled: bool = False
 ) -> Callable[[], None]:
-    """Returns a function that embeds batches and waits for the last of them.
+    """Return a function that embeds batches and wait for the last of them.
 
     Args:
       model: model of any precision.
@@ -213,18 +213,18 @@ def embedding(
 
 
 def device() -> str:
-    """Returns ``cuda`` where PyTorch can use it, else ``cpu``."""
+    """Return ``cuda`` where PyTorch can use it, else ``cpu``."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def forms() -> dict[str, bool]:
-    """Names the forms of a network that this machine runs, and whether each is compiled."""
+    """Name the forms of a network that this machine runs, and whether each is compiled."""
     return {"torch": False} | ({"torch_compiled": True} if device() == "cuda" else {})
 
 
 @contextmanager
 def tf32(allowed: bool) -> Generator[None]:
-    """Lets products of float32 matrices use TF32 on a GPU, or not."""
+    """Let products of float32 matrices use TF32 on a GPU, or not."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if allowed and device() == "cuda" else "highest")
     try:
@@ -234,7 +234,7 @@ def tf32(allowed: bool) -> Generator[None]:
 
 
 def wait(place: torch.device) -> None:
-    """Waits until a device has done its work."""
+    """Wait until a device has done its work."""
     if place.type == "cuda":
         torch.cuda.synchronize()
 

@@ -67,7 +67,7 @@ class Model(NamedTuple):
 
 @experiment("benchmark_training")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Times every form of every model."""
+    """Time every form of every model."""
     with_torch = cfg.with_torch and machine.pin_torch()
     this = machine.measured()
     print(this, flush=True)
@@ -93,13 +93,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints one line per form, and one per ratio."""
+    """Print one line per form, and one per ratio."""
     title = f"{cfg.batch} queries, {cfg.candidates} candidates each"
     timing.show(results, "milliseconds", title)
 
 
 def _ratios(times: dict[str, np.ndarray], batch: int) -> dict[str, np.ndarray]:
-    """Returns the ratios, each [repeats]."""
+    """Return the ratios, each [repeats]."""
     found = {}
     for row in (f"{model}/{kind}" for model in ("mlc", "refiner") for kind in PASSES):
         if f"{row}/torch" in times:
@@ -114,7 +114,7 @@ def _ratios(times: dict[str, np.ndarray], batch: int) -> dict[str, np.ndarray]:
 def _models(
     cfg: DictConfig, encoder: TextEncoder, backbone: Backbone, weights: Params
 ) -> tuple[dict[str, Model], list[list[int]]]:
-    """Returns both models on the same queries, and the first query paired with its candidates."""
+    """Return both models on the same queries, and the first query paired with its candidates."""
     dataset, key = deskbank.load(), jax.random.key(0)
     rows = np.linspace(0, len(dataset.queries) - 1, cfg.batch).astype(int)
     queries, labels = [dataset.queries[row] for row in rows], dataset.labels[rows]
@@ -152,7 +152,7 @@ def _models(
 def _forms(
     cfg: DictConfig, encoder: TextEncoder, model: Model, with_torch: bool
 ) -> dict[str, Form]:
-    """Returns the timed forms of one model."""
+    """Return the timed forms of one model."""
     training = timing.Training(model.loss, model.params, model.batch)
     logits = jax.jit(model.logits)
     alone = {name: x[:1] for name, x in model.batch.items()}
@@ -195,7 +195,7 @@ def _forms(
 def _cross_encoder(
     cfg: DictConfig, backbone: Backbone, weights: Params, pairs: list[list[int]]
 ) -> dict[str, Form]:
-    """Returns a form for each size of batch: all pairs of one query, sorted by length."""
+    """Return a form for each size of batch: all pairs of one query, sorted by length."""
     network = classifier(backbone, 1)
     params = {**network.init(jax.random.key(0)), "backbone": weights}
     compiled = jax.jit(network.apply)

@@ -48,7 +48,7 @@ BITS = 22  # size of the table of weights: 4 million
 
 @experiment("benchmark_vowpal_wabbit")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Streams with every kind of exploration, at the rate chosen on the pilot."""
+    """Stream with every kind of exploration, at the rate chosen on the pilot."""
     task = task_of(cfg)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
@@ -75,7 +75,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks the kinds of exploration, and that Vowpal Wabbit is installed."""
+    """Check the kinds of exploration, and that Vowpal Wabbit is installed."""
     for way in cfg.ways:
         require("ways", way, f"of {', '.join(WAYS)}", WAYS.__contains__)
     require("rates", list(cfg.rates), "one or more, > 0", lambda x: x and min(x) > 0)
@@ -84,7 +84,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per kind of exploration and start."""
+    """Print a line per kind of exploration and start."""
     rows = [f"{way}/{start}" for way in cfg.ways for start in STARTS]
     results_table(results, rows, ("online", "rate"), f"{cfg.dataset.name}: Vowpal Wabbit")
 
@@ -92,7 +92,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 def served(
     task: Task, order: Int[np.ndarray, " T"], way: str, start: str, rate: float, seed: int
 ) -> float:
-    """Streams once.
+    """Stream once.
 
     Returns:
       The share of rounds whose tool was right.
@@ -117,7 +117,7 @@ def served(
 
 
 def workspace(way: str, rate: float, seed: int) -> Any:
-    """Creates Vowpal Wabbit with a linear model of the query for each tool."""
+    """Create Vowpal Wabbit with a linear model of the query for each tool."""
     try:
         from vowpalwabbit import Workspace
     except ImportError as error:
@@ -133,7 +133,7 @@ def example(
     cost: float = 0.0,
     chance: float = 1.0,
 ) -> str:
-    """Formats a round for Vowpal Wabbit; with the tool shown, cost and probability, to learn."""
+    """Format a round for Vowpal Wabbit; with the tool shown, cost and probability, to learn."""
     return "\n".join(_lines(theta, query, shown, cost, chance))
 
 

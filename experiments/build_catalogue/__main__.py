@@ -39,7 +39,7 @@ AUTHORS = ("authors", "both")
 
 @experiment("build_catalogue")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Writes the tools; returns their counts."""
+    """Write the tools; return their counts."""
     found = {name: build_catalogue(name, words=cfg.words) for name in cfg.libraries}
     results: dict[str, list[int]] = {}
     for name, catalogue in found.items():
@@ -64,14 +64,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks the names of libraries."""
+    """Check the names of libraries."""
     if unknown := [name for name in cfg.libraries if name not in LIBRARIES]:
         raise ValueError(f"libraries: unknown {unknown}; known: {', '.join(LIBRARIES)}")
 
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per package."""
+    """Print a line per package."""
     rows = list(dict.fromkeys(name.rsplit("/", 1)[0] for name in results))
     results_table(results, rows, (*COUNTS, *(AUTHORS if cfg.authors else ())), "tools")
 
@@ -81,7 +81,7 @@ def _authors(path: Path) -> set[str]:
 
 
 def _package(tool: str, packages: dict[str, Counter[str]], library: str) -> str:
-    """Returns the listed package of a path, or the library itself."""
+    """Return the listed package of a path, or the library itself."""
     inside = tool.removeprefix(f"{library}.")
     of = [package for package in packages if inside.startswith(f"{package}.")]
     return max(of, key=len, default=library)

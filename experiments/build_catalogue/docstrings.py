@@ -14,7 +14,7 @@ _PARAMETER = re.compile(r"^(\*{0,2}\w+(?:, *\*{0,2}\w+)*)(?: *: *(.*))?$")
 
 
 def condense(docstring: str, *, words: int = WORDS) -> str:
-    """Returns the text before the first section, without markup, notices and examples.
+    """Return the text before the first section, without markup, notices and examples.
 
     Args:
       docstring: without indentation (`inspect.getdoc`).
@@ -33,7 +33,7 @@ def condense(docstring: str, *, words: int = WORDS) -> str:
 
 
 def parameters(docstring: str) -> dict[str, bool]:
-    """Returns whether each parameter of a NumPy-style section 'Parameters' is required, by name.
+    """Return whether each parameter of a NumPy-style section 'Parameters' is required, by name.
 
     Used for objects whose signature cannot be inspected. A parameter is optional if its type says
     'optional' or 'default'.
@@ -55,7 +55,7 @@ def parameters(docstring: str) -> dict[str, bool]:
 
 
 def strip_html(text: str) -> str:
-    """Returns the text of an HTML fragment without notes, important notices and examples."""
+    """Return the text of an HTML fragment without notes, important notices and examples."""
     reader = _Text()
     reader.feed(text)
     reader.close()

@@ -44,7 +44,7 @@ class Tool(NamedTuple):
     parameters: dict[str, dict[str, Any]]  # by name: required, and type where known
 
     def row(self) -> dict[str, Any]:
-        """Returns a line of ``tools.jsonl`` (`jaxret.data.jsonl`)."""
+        """Return a line of ``tools.jsonl`` (`jaxret.data.jsonl`)."""
         documentation = {"description": self.description, "parameters": self.parameters}
         return {"id": self.id, "name": self.id, "documentation": documentation}
 
@@ -86,7 +86,7 @@ PACKAGES = {"numpy": NUMPY, "pandas": PANDAS}
 
 
 def build_catalogue(library: str, *, words: int = 80) -> Catalogue:
-    """Builds the catalogue of a library.
+    """Build the catalogue of a library.
 
     Args:
       library: one of `LIBRARIES`.
@@ -104,7 +104,7 @@ def build_catalogue(library: str, *, words: int = 80) -> Catalogue:
 
 
 def library_catalogue(name: str, library: Library, *, words: int) -> Catalogue:
-    """Builds the catalogue of an importable library.
+    """Build the catalogue of an importable library.
 
     Raises:
       ImportError: the library is not installed.
@@ -134,7 +134,7 @@ def library_catalogue(name: str, library: Library, *, words: int) -> Catalogue:
 
 
 def service_catalogue(services: tuple[str, ...], *, words: int) -> Catalogue:
-    """Builds the catalogue of some services of AWS, by their names in botocore.
+    """Build the catalogue of some services of AWS, by their names in botocore.
 
     Raises:
       ImportError: botocore is not installed.
@@ -167,7 +167,7 @@ def service_catalogue(services: tuple[str, ...], *, words: int) -> Catalogue:
 
 
 def _public(name: str, library: Library) -> Iterator[tuple[str, str, Any]]:
-    """Yields (package, path, object) of every object that may be a tool."""
+    """Yield (package, path, object) of every object that may be a tool."""
     for package in library.packages:
         module = _import(name, f"{name}.{package}" if package else name)
         for attribute in sorted({*getattr(module, "__all__", ()), *dir(module)}):
@@ -202,7 +202,7 @@ def _is_tool(thing: Any, library: str) -> bool:
 def _merged(
     candidates: Iterable[tuple[str, str, Any]], counts: dict[str, Counter[str]]
 ) -> dict[str, Any]:
-    """Returns each object once, under its own name in the highest package."""
+    """Return each object once, under its own name in the highest package."""
     names: dict[int, list[tuple[str, str, Any]]] = {}
     for package, path, thing in candidates:
         counts.setdefault(package, Counter())["found"] += 1
@@ -224,7 +224,7 @@ def _preference(path: str, thing: Any) -> tuple[bool, int, str]:
 def _members(
     path: str, owner: type, bases: tuple[type, ...], count: Counter[str], *, accessors: bool = True
 ) -> dict[str, Any]:
-    """Returns public functions and properties of a class and its accessors (``Series.str``)."""
+    """Return public functions and properties of a class and its accessors (``Series.str``)."""
     names: dict[Any, tuple[str, Any]] = {}
     below: dict[str, Any] = {}
     with warnings.catch_warnings():
@@ -253,14 +253,14 @@ def _members(
 
 
 def _package(path: str, name: str, library: Library) -> str:
-    """Returns the listed package that a path belongs to."""
+    """Return the listed package that a path belongs to."""
     inside = path.removeprefix(f"{name}.")
     of = [p for p in library.packages if p and inside.startswith(f"{p}.")]
     return max(of, key=len, default=name)
 
 
 def _documentation(thing: Any) -> str:
-    """Returns the docstring of an object, unless a builtin type of Python has the same."""
+    """Return the docstring of an object, unless a builtin type of Python has the same."""
     own = inspect.getdoc(thing) or ""
     return "" if own in _COMMON else own
 

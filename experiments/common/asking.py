@@ -11,7 +11,7 @@ from jaxret.llm import Chat, Endpoint, Price
 
 
 def endpoint(cfg: DictConfig, stage: str | None = None) -> Endpoint:
-    """Returns the endpoint of a stage; None: of an experiment without stages."""
+    """Return the endpoint of a stage; None: of an experiment without stages."""
     everywhere = plain(cfg.llm)
     if stage is None:
         return Endpoint(**everywhere)
@@ -21,10 +21,10 @@ def endpoint(cfg: DictConfig, stage: str | None = None) -> Endpoint:
 
 
 def chat(cfg: DictConfig, stage: str | None = None) -> Chat:
-    """Connects to the model of `endpoint`, with its answers stored under the cache."""
+    """Connect to the model of `endpoint`, with its answers stored under the cache."""
     return Chat(endpoint(cfg, stage), cache_folder(cfg) / "llm")
 
 
 def prices(cfg: DictConfig, stages: tuple[str, ...]) -> dict[str, Price]:
-    """Returns the prices of a million tokens, by stage."""
+    """Return the prices of a million tokens, by stage."""
     return {name: Price(**plain(cfg.price[name])) for name in stages}

@@ -52,21 +52,21 @@ ENCODERS["qwen3_tiny"] = ENCODERS["qwen3_0_6b"] | {"path": "runs/models/tiny_qwe
 
 
 def table(name: str) -> dict[str, Any]:
-    """Reads a file of ``configs`` with a block for each name, without resolving interpolations."""
+    """Read a file of ``configs`` with a block for each name, without resolving interpolations."""
     content = OmegaConf.to_container(OmegaConf.load(f"{CONFIGS}/{name}.yaml"))
     assert isinstance(content, dict)
     return {str(key): value for key, value in content.items()}
 
 
 def plain(config: DictConfig, *, resolve: bool = True) -> dict[str, Any]:
-    """Converts a config to a dict of dicts, lists and numbers."""
+    """Convert a config to a dict of dicts, lists and numbers."""
     content = OmegaConf.to_container(config, resolve=resolve)
     assert isinstance(content, dict)
     return {str(key): value for key, value in content.items()}
 
 
 def check_names(cfg: DictConfig) -> None:
-    """Checks the names of document templates and trackers."""
+    """Check the names of document templates and trackers."""
     for setting, known in (("document", TEMPLATES), ("tracking", TRACKING)):
         if setting in cfg:
             allowed = f"one of {', '.join(known)}"
@@ -74,17 +74,17 @@ def check_names(cfg: DictConfig) -> None:
 
 
 def learner_grids(cfg: DictConfig) -> list[LearnerGrid]:
-    """Returns the learners of ``learner=[...]``, with their grids."""
+    """Return the learners of ``learner=[...]``, with their grids."""
     return [learner_grid(name, spec) for name, spec in plain(cfg.learners).items()]
 
 
 def cache_folder(cfg: DictConfig) -> Path:
-    """Returns the folder of encoded texts and answers of language models."""
+    """Return the folder of encoded texts and answers of language models."""
     return encoders.cache_directory() if cfg.cache is None else Path(cfg.cache)
 
 
 def settings(cfg: DictConfig) -> dict[str, Any]:
-    """Returns everything that can change a result: settings, data and the version of the code."""
+    """Return everything that can change a result: settings, data and the version of the code."""
     content = plain(cfg, resolve=False)
     kept = {key: value for key, value in content.items() if key not in _WHERE_NOT_WHAT}
     name, path = (OmegaConf.select(cfg, f"dataset.{key}") for key in ("name", "path"))
@@ -95,7 +95,7 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
 
 
 def prompt_files(content: Any, *, within: bool = False) -> dict[str, str | None]:
-    """Finds the files that replace prompts, on which results depend.
+    """Find the files that replace prompts, on which results depend.
 
     Args:
       content: settings, as plain data.
@@ -113,7 +113,7 @@ def prompt_files(content: Any, *, within: bool = False) -> dict[str, str | None]
 
 
 def fingerprint(*, _root_: DictConfig) -> str:
-    """Hashes the settings to eight characters, for ``${fingerprint:}`` in a config."""
+    """Hash the settings to eight characters, for ``${fingerprint:}`` in a config."""
     return hashlib.sha256(json.dumps(settings(_root_), sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -121,7 +121,7 @@ NAMES: dict[str, dict[str, Any]] = {}  # group -> name -> block of settings
 
 
 def register(group: str, blocks: dict[str, Any], place: Callable[[str], str] | None = None) -> None:
-    """Registers names with Hydra, as if each were a file of a config group.
+    """Register names with Hydra, as if each were a file of a config group.
 
     Args:
       group: name of the group on the command line, ``GROUP=NAME``.
@@ -135,7 +135,7 @@ def register(group: str, blocks: dict[str, Any], place: Callable[[str], str] | N
 
 
 def register_learner_files(words: Sequence[str]) -> None:
-    """Makes the learners of files known to Hydra, as lines of ``configs/learners.yaml`` are.
+    """Make the learners of files known to Hydra, as lines of ``configs/learners.yaml`` are.
 
     Args:
       words: of the command line, such as ``learner=[greedy,my_learner.py:learner]``.

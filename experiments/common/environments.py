@@ -23,7 +23,7 @@ _TIMES = ("at", "first", "last", "leaves", "back")
 
 
 def environment_of(spec: Mapping[str, Any], *, items: int, rounds: int, seed: int) -> Environment:
-    """Makes the environment that ``environment=NAME`` stands for.
+    """Make the environment that ``environment=NAME`` stands for.
 
     Args:
       spec: ``noise_rate``, a number; ``reranker`` and ``availability``, each None, a name, or a

@@ -62,14 +62,14 @@ class Command:
         return self.function(cfg)
 
     def __reduce__(self) -> tuple[Callable, tuple[str, str]]:
-        """Pickles the command by name, like a function; ``__main__`` by the module's name."""
+        """Pickle the command by name, like a function; ``__main__`` by the module's name."""
         module, spec = vars(self)["__module__"], getattr(sys.modules["__main__"], "__spec__", None)
         if module == "__main__" and spec is not None:
             module = spec.name
         return _named, (module, vars(self)["__name__"])
 
     def cli(self, config: str | None = None) -> None:
-        """Runs as a command; wrong input gives one line on standard error and status 2.
+        """Run as a command; wrong input gives one line on standard error and status 2.
 
         ``--help`` prints what the experiment does and what each setting means. ``-v`` or
         HYDRA_FULL_ERROR=1 gives the traceback instead of the line.
@@ -120,12 +120,12 @@ class Experiment(Command):
         self._show: Callable[[DictConfig, Found], None] = lambda cfg, results: None
 
     def check(self, hook: Hook) -> Hook:
-        """Registers ``check(cfg)``, which checks settings; a returned value replaces the run."""
+        """Register ``check(cfg)``, which checks settings; a returned value replaces the run."""
         self._check = hook
         return hook
 
     def show(self, hook: Hook) -> Hook:
-        """Registers ``show(cfg, results)``, which prints results of `tracking.read_results`."""
+        """Register ``show(cfg, results)``, which prints results of `tracking.read_results`."""
         self._show = hook
         return hook
 
@@ -146,12 +146,12 @@ class Experiment(Command):
 
 
 def command(config: str) -> Callable[[Callable], Command]:
-    """Makes ``main(cfg)`` a command, with the settings of ``configs/CONFIG.yaml``."""
+    """Make ``main(cfg)`` a command, with the settings of ``configs/CONFIG.yaml``."""
     return lambda function: Command(function, config)
 
 
 def experiment(config: str) -> Callable[[Callable], Experiment]:
-    """Makes ``main(cfg, run)`` an experiment, with the settings of ``configs/CONFIG.yaml``."""
+    """Make ``main(cfg, run)`` an experiment, with the settings of ``configs/CONFIG.yaml``."""
     return lambda function: Experiment(function, config)
 
 
@@ -160,7 +160,7 @@ def _named(module: str, name: str) -> Command:
 
 
 def one_line(error: Exception) -> str:
-    """Formats an error as one line; Hydra's errors without the searched paths."""
+    """Format an error as one line; Hydra's errors without the searched paths."""
     text = str(error)
     found = re.search(r"Could not (?:find|load) '(\w+)/(\w+)'", text)
     if found and found[1] in NAMES:
@@ -173,13 +173,13 @@ def one_line(error: Exception) -> str:
 
 
 def _join(cfg: DictConfig) -> None:
-    """Joins the other processes, if there are any, before anything else."""
+    """Join the other processes, if there are any, before anything else."""
     setting = cfg.get("distributed")
     distributed.start_as(plain(setting) if isinstance(setting, DictConfig) else setting)
 
 
 def _config_name(words: Sequence[str]) -> str | None:
-    """The value of ``--config-name`` on a command line."""
+    """Return the value of ``--config-name`` on a command line."""
     found = re.search(r"(?:^| )(?:--config-name|-cn)[ =](\S+)", " ".join(words))
     return None if found is None else found[1]
 
@@ -193,13 +193,13 @@ def _refuse(error: Exception, verbose: bool) -> NoReturn:
 
 
 def _leave(stopped: SystemExit) -> NoReturn:
-    """Ends the process of a stopped sweep, which would otherwise begin the next point."""
+    """End the process of a stopped sweep, which would otherwise begin the next point."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(stopped.code if isinstance(stopped.code, int) else 1)
 
 
 def _module() -> str:
-    """Returns the experiment's module, whose last part names the job."""
+    """Return the experiment's module, whose last part names the job."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return Path(sys.argv[0]).stem if spec is None else spec.name.removesuffix(".__main__")

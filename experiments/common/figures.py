@@ -10,7 +10,7 @@ from jaxret.evaluation import plots
 
 
 def learning_figures(run: RunDirectory, curves: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Draws and tracks accuracy and regret of every learner over the rounds.
+    """Draw and track accuracy and regret of every learner over the rounds.
 
     Args:
       run: run that gets the figures and, in its tracker, the mean curves.
@@ -27,7 +27,7 @@ def accuracy_figure(
     curves: Mapping[str, Mapping[str, np.ndarray]],
     file: str = "accuracy",
 ) -> None:
-    """Draws success over the rounds, averaged over a twentieth of the stream."""
+    """Draw success over the rounds, averaged over a twentieth of the stream."""
     rounds = _common_rounds(curves)
     window = max(1, len(rounds) // 20)
     means = {
@@ -46,7 +46,7 @@ def curves_figure(
     curves: Mapping[str, Float[np.ndarray, "S T"]],
     tracked: str | None = None,
 ) -> None:
-    """Draws a curve of each learner, dashed for static retrieval, and tracks the means.
+    """Draw a curve of each learner, dashed for static retrieval, and track the means.
 
     Args:
       run: run that gets the figure and, in its tracker, the mean curves.
@@ -68,6 +68,6 @@ def curves_figure(
 
 
 def _common_rounds(curves: Mapping[str, Mapping[str, np.ndarray]]) -> Int[np.ndarray, " T"]:
-    """Returns the rounds of all seeds of all learners; success is NaN after a stream's end."""
+    """Return the rounds of all seeds of all learners; success is NaN after a stream's end."""
     each = (np.isfinite(curve["success"]).all(axis=0).sum() for curve in curves.values())
     return 1 + np.arange(min(each))

@@ -53,7 +53,7 @@ _BLOCK = r"^(?:{}):.*\n(?:[ -].*\n)*"  # a block of a file with its content
 
 
 def help_text(about: str, config: str) -> str:
-    """Makes the help of an experiment.
+    """Make the help of an experiment.
 
     Args:
       about: its docstring.
@@ -75,7 +75,7 @@ def help_text(about: str, config: str) -> str:
 
 
 def sources(config: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the location and the lines of a config, then those of the configs in its defaults."""
+    """Yield the location and the lines of a config, then those of the configs in its defaults."""
     variants = Path(CONFIGS, "variants.yaml").read_text()
     found = re.search(rf"^{config}:.*\n((?:  .*\n|\n)*)", variants, re.MULTILINE)
     if found is None:
@@ -92,7 +92,7 @@ def sources(config: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def explained(lines: Sequence[str]) -> list[str]:
-    """Adds the meaning of each shared setting to lines without a comment of their own."""
+    """Add the meaning of each shared setting to lines without a comment of their own."""
     starts = [i for i, line in enumerate(lines) if re.match(r"\w+:", line)]
     found = list(lines)
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -105,7 +105,7 @@ def explained(lines: Sequence[str]) -> list[str]:
 
 
 def _introduction(group: str) -> list[str]:
-    """Returns the meaning of the settings in a group's blocks, as comments."""
+    """Return the meaning of the settings in a group's blocks, as comments."""
     if group == "encoder":
         return [f"# encoder.{name}: {meaning}" for name, (_, meaning) in ENCODER.items()]
     lines = Path(CONFIGS, f"{TABLES[group]}.yaml").read_text().splitlines()

@@ -24,7 +24,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def block(reference: str) -> tuple[str, dict[str, Any]]:
-    """Makes the settings that stand for a learner of a file.
+    """Make the settings that stand for a learner of a file.
 
     Args:
       reference: ``PATH.py:NAME``, relative to the current folder or absolute.
@@ -49,7 +49,7 @@ def block(reference: str) -> tuple[str, dict[str, Any]]:
 
 
 def maker(file: Mapping[str, str]) -> Callable[..., jr.Learner]:
-    """Reads the function that makes a learner of a file; the same one each time.
+    """Read the function that makes a learner of a file; the same one each time.
 
     Args:
       file: ``path``, ``name`` and ``sha256`` of `block`.

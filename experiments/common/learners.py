@@ -46,7 +46,7 @@ def chosen(
     seeds: Sequence[int],
     **stream: Any,
 ) -> LearnerGrid:
-    """Chooses a setting of a grid by validation queries; a single setting needs no stream.
+    """Choose a setting of a grid by validation queries; a single setting needs no stream.
 
     Args:
       grid: grid of settings.
@@ -67,7 +67,7 @@ def chosen(
 
 
 def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
-    """Reads a learner and its grid.
+    """Read a learner and its grid.
 
     Args:
       name: name of the learner.
@@ -112,7 +112,7 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
 def shared_grid(
     specs: Mapping[str, Mapping[str, Any]], shared: Mapping[str, Any]
 ) -> list[LearnerGrid]:
-    """Reads learners that differ only in policy and estimator.
+    """Read learners that differ only in policy and estimator.
 
     Args:
       specs: name -> ``policy`` and ``estimator``.
@@ -138,7 +138,7 @@ def _preset(name: str, preset: str) -> Callable[..., Learner]:
 
 
 def _of_parts(name: str, spec: Mapping[str, Any]) -> Callable[..., Learner]:
-    """Makes a rank-one learner from its parts."""
+    """Make a rank-one learner from its parts."""
     needed = (*PARTS, "tau", "eta_over_tau")
     if set(spec) != set(needed):
         wrong = sorted(set(spec) ^ set(needed))

@@ -16,7 +16,7 @@ from jaxret.task import Task
 
 
 def task_of(cfg: DictConfig) -> Task:
-    """Loads and encodes the data set that a config names."""
+    """Load and encode the data set that a config names."""
     task = jr.load_task(
         cfg.dataset.name,
         cfg.dataset.path,
@@ -32,18 +32,18 @@ def task_of(cfg: DictConfig) -> Task:
 
 
 def read_dataset(cfg: DictConfig) -> Dataset:
-    """Reads the data set that a config names, without encoding it."""
+    """Read the data set that a config names, without encoding it."""
     return data.load(cfg.dataset.name, cfg.dataset.path, **plain(cfg.dataset.options))
 
 
 def sample_queries(dataset: Dataset, number: int | None, seed: int) -> Dataset:
-    """Draws a number of queries, in their order; None takes all."""
+    """Draw a number of queries, in their order; None takes all."""
     rows = np.random.default_rng(seed).permutation(len(dataset.queries))
     return dataset if number is None else select(dataset, np.sort(rows[:number]))
 
 
 def encoder_of(spec: DictConfig) -> TextEncoder:
-    """Loads the encoder that ``encoder=NAME`` stands for; its weights are read when it is used."""
+    """Load the encoder that ``encoder=NAME`` stands for; its weights are read when it is used."""
     path = None if spec.path is None else Path(spec.path)
     options = {key: value for key, value in plain(spec).items() if key not in ("name", "path")}
     devices = options.pop("devices", 1)

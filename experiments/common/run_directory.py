@@ -38,26 +38,26 @@ class RunDirectory:
         self._began = time.perf_counter()
 
     def finish(self, results: Mapping[str, Any]) -> None:
-        """Writes ``results.json``, one value per seed of each result, and tracks the means."""
+        """Write ``results.json``, one value per seed of each result, and track the means."""
         self.tracker.summary({name: float(np.mean(values)) for name, values in results.items()})
         if distributed.leads():
             tracking.write_results(self.directory, results)
 
     def save_curves(self, curves: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-        """Writes ``curves.npz``: ``name/kind`` -> one line per seed."""
+        """Write ``curves.npz``: ``name/kind`` -> one line per seed."""
         flat = {f"{name}/{key}": x for name, each in curves.items() for key, x in each.items()}
         if distributed.leads():
             np.savez(self.directory / "curves.npz", allow_pickle=False, **flat)
 
     def save_figure(self, figure: Figure, name: str, title: str | None = None) -> None:
-        """Saves a figure as ``NAME.png``, and tracks it by its title."""
+        """Save a figure as ``NAME.png``, and track it by its title."""
         path = self.directory / f"{name}.png"
         if distributed.leads():
             plots.save(figure, path)
         self.tracker.figure(title or name, path)
 
     def clock(self) -> None:
-        """Adds the seconds of this process to ``speed.json``."""
+        """Add the seconds of this process to ``speed.json``."""
         if not distributed.leads():
             return
         path = self.directory / "speed.json"
@@ -66,7 +66,7 @@ class RunDirectory:
         path.write_text(json.dumps({"seconds": seconds}) + "\n")
 
     def pause(self, done: int) -> None:
-        """Raises `Interrupted` if the run was asked to stop, for loops that save by themselves.
+        """Raise `Interrupted` if the run was asked to stop, for loops that save by themselves.
 
         ``done``, the number of steps so far, is part of the message.
         """
@@ -74,7 +74,7 @@ class RunDirectory:
             raise Interrupted(self.directory, done)
 
     def result(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, np.ndarray]:
-        """Computes the arrays of a step, or reads them if they were computed before.
+        """Compute the arrays of a step, or read them if they were computed before.
 
         Args:
           name: name of the step.
@@ -90,13 +90,13 @@ class RunDirectory:
         return _read(path)
 
     def resume(self, step: str, simulation: str = "") -> Path:
-        """Returns the folder in which a simulation of a step is checkpointed (``resume=``)."""
+        """Return the folder in which a simulation of a step is checkpointed (``resume=``)."""
         return self.directory / "checkpoints" / step / simulation
 
 
 @contextmanager
 def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
-    """Opens the directory of a run, to compute or resume it; yields None if it is finished.
+    """Open the directory of a run, to compute or resume it; yield None if it is finished.
 
     ``again=true`` empties it first. An explicit directory that holds a run with other settings is
     refused, since steps of both would mix.
@@ -164,7 +164,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays atomically."""
+    """Write arrays atomically."""
     if not distributed.leads():
         return
     path.parent.mkdir(parents=True, exist_ok=True)

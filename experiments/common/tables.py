@@ -16,7 +16,7 @@ def results_table(
     title: str,
     words: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Prints mean ± standard error of the results ``row/column``.
+    """Print mean ± standard error of the results ``row/column``.
 
     Args:
       results: results of `jaxret.runtime.tracking.read_results`.
@@ -36,7 +36,7 @@ def print_table(
     rows: Mapping[str, Sequence[str]],
     words: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Prints cells; in a narrow terminal in several blocks of columns.
+    """Print cells; in a narrow terminal in several blocks of columns.
 
     Args:
       title: title above the first block.
@@ -61,13 +61,13 @@ def print_table(
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---") -> str:
-    """Formats heads and cells in Markdown; ``align`` is the rule below all heads but the first."""
+    """Format heads and cells in Markdown; ``align`` is the rule below all heads but the first."""
     lines = [head, ["---", *[align] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def cell(value: Mapping[str, Any] | None) -> str:
-    """Formats mean ± standard error with few digits."""
+    """Format mean ± standard error with few digits."""
     if value is None:
         return ""
     if abs(value["mean"]) >= 1e6 or 0 < abs(value["mean"]) < 5e-4:
@@ -82,7 +82,7 @@ def _width(texts: Sequence[str]) -> int:
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Yields the positions of the columns of each block, as many as fit, and at least one."""
+    """Yield the positions of the columns of each block, as many as fit, and at least one."""
     block: list[int] = []
     for i, width in enumerate(widths):
         taken = sum(widths[j] + EDGES for j in block)

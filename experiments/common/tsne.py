@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 
 def require_sklearn(left_out_by: str) -> None:
-    """Raises ImportError without scikit-learn, naming the setting that avoids it."""
+    """Raise ImportError without scikit-learn, naming the setting that avoids it."""
     if find_spec("sklearn") is None:
         raise ImportError(
             f"t-SNE needs scikit-learn: install jaxret[tsne], or leave it out by {left_out_by}"
@@ -15,7 +15,7 @@ def require_sklearn(left_out_by: str) -> None:
 
 
 def project(vectors: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "n 2"]:
-    """Projects vectors to a plane by t-SNE; deterministic for a seed.
+    """Project vectors to a plane by t-SNE; deterministic for a seed.
 
     Returns:
       [n, 2].

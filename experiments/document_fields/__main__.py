@@ -98,7 +98,7 @@ class Lengths(NamedTuple):
 
 @experiment("document_fields")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Reads, counts and audits; writes ``fields.json`` and the figures."""
+    """Read, count and audit; write ``fields.json`` and the figures."""
     sets = documents(cfg)
     count, window = counter(cfg)
     judge, measured, found, forms = judge_of(cfg), {}, {}, {}
@@ -123,7 +123,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks judges and data sets."""
+    """Check judges and data sets."""
     require("judge", cfg.judge, f"one of {', '.join(JUDGES)}", lambda judge: judge in JUDGES)
     require("sample", cfg.sample, ">= 1", lambda n: n >= 1)
     prompt_of(cfg)
@@ -133,14 +133,14 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints coverage, tokens and audit of each data set."""
+    """Print coverage, tokens and audit of each data set."""
     names = [cfg.dataset.name, *cfg.more]
     for title, columns in (("coverage", GROUPS), ("tokens", TOKENS), ("audit", AUDIT)):
         results_table(results, names, list(columns), title)
 
 
 def documents(cfg: DictConfig) -> dict[str, tuple[Document, ...]]:
-    """Loads the documents of each data set by name."""
+    """Load the documents of each data set by name."""
     more = {name: data.load("jsonl", Path(cfg.folder) / name) for name in cfg.more}
     return {cfg.dataset.name: read_dataset(cfg).documents} | {
         k: x.documents for k, x in more.items()
@@ -148,7 +148,7 @@ def documents(cfg: DictConfig) -> dict[str, tuple[Document, ...]]:
 
 
 def counter(cfg: DictConfig) -> tuple[Callable[[str], int], int]:
-    """Returns a function that counts an encoder's tokens without cutting, and its limit."""
+    """Return a function that counts an encoder's tokens without cutting, and its limit."""
     encoder = encoder_of(cfg.encoder)
     tokenizer = Tokenizer.from_file(str(encoder.directory / "tokenizer.json"))
     tokenizer.no_padding()
@@ -157,7 +157,7 @@ def counter(cfg: DictConfig) -> tuple[Callable[[str], int], int]:
 
 
 def long(found: Lengths, window: int) -> Results:
-    """Converts lengths to results, one value per document."""
+    """Convert lengths to results, one value per document."""
     results = {"tokens/original": found.original, "cut/original": 1.0 * (found.original > window)}
     if found.profile.any():
         results |= {"tokens/profile": found.profile, "tokens/expanded": found.expanded}
@@ -166,12 +166,12 @@ def long(found: Lengths, window: int) -> Results:
 
 
 def prompt_of(cfg: DictConfig) -> Prompt:
-    """Reads the prompt of the audit that the config gives, or ours."""
+    """Read the prompt of the audit that the config gives, or ours."""
     return replace_prompts({"audit": audit.PROMPT}, plain(cfg.prompts))["audit"]
 
 
 def judge_of(cfg: DictConfig) -> Judge:
-    """Makes a function (documents, expanded) -> whether each is complete, None without answer."""
+    """Make a function (documents, expanded) -> whether each is complete, None without answer."""
     if cfg.judge == "rules":
         return lambda some, expanded: [
             by_rules(x if expanded else original(x)).complete for x in some
@@ -188,7 +188,7 @@ def judge_of(cfg: DictConfig) -> Judge:
 
 
 def audited(cfg: DictConfig, texts: Sequence[Document], judge: Judge) -> Results:
-    """Computes the incomplete share before and, if there are profiles, after expansion."""
+    """Compute the incomplete share before and, if there are profiles, after expansion."""
     one = [cfg.dataset.name] * len(texts)  # each data set is one domain
     rows = range(len(texts)) if cfg.judge == "rules" else audit.sample(one, cfg.sample, cfg.seed)
     some = [texts[row] for row in rows]
@@ -205,7 +205,7 @@ def audited(cfg: DictConfig, texts: Sequence[Document], judge: Judge) -> Results
 
 
 def coverage_figure(found: dict[str, list[float]]) -> Figure:
-    """Draws Figure 1: the share in per cent of each canonical field in each data set."""
+    """Draw Figure 1: the share in per cent of each canonical field in each data set."""
     figure, ax = plots.new_figure("", "")
     figure.set_size_inches(6.0, 1.5 + 0.36 * len(found))
     shares = 100 * np.array(list(found.values()))
@@ -227,7 +227,7 @@ def coverage_figure(found: dict[str, list[float]]) -> Figure:
 
 
 def tokens_figure(measured: dict[str, Lengths], window: int) -> Figure:
-    """Draws quartiles of the lengths, whiskers at 5 and 95 %, and the encoder's limit."""
+    """Draw quartiles of the lengths, whiskers at 5 and 95 %, and the encoder's limit."""
     figure, ax = plots.new_figure("tokens a document", "")
     rows = []
     for name, found in measured.items():
@@ -259,7 +259,7 @@ def tokens_figure(measured: dict[str, Lengths], window: int) -> Figure:
 
 
 def coverage(documents: Sequence[Document]) -> Coverage:
-    """Counts the kinds of documents and the fields that are not empty.
+    """Count the kinds of documents and the fields that are not empty.
 
     Args:
       documents: I dicts or strings.
@@ -285,7 +285,7 @@ def coverage(documents: Sequence[Document]) -> Coverage:
 
 
 def lengths(documents: Sequence[Document], count: Callable[[str], int]) -> Lengths:
-    """Counts the tokens of documents with and without their profiles.
+    """Count the tokens of documents with and without their profiles.
 
     Args:
       documents: I dicts or strings.

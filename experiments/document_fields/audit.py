@@ -37,12 +37,12 @@ class Share(NamedTuple):
 
 
 def question(document: Document, *, expanded: bool, prompt: Prompt = PROMPT) -> Messages:
-    """Builds the question whether a document, with or without its tool profile, is complete."""
+    """Build the question whether a document, with or without its tool profile, is complete."""
     return prompt.messages(document=as_json(document, expanded=expanded))
 
 
 def as_json(document: Document, *, expanded: bool) -> str:
-    """Writes a document as JSON, with its tool profile if it has one and is to be expanded."""
+    """Write a document as JSON, with its tool profile if it has one and is to be expanded."""
     fields = original(document)
     if expanded and (added := profile(document)):
         fields = fields | {"tool_profile": added}
@@ -50,7 +50,7 @@ def as_json(document: Document, *, expanded: bool) -> str:
 
 
 def sample(domains: Sequence[Hashable], n: int, seed: int) -> Int[np.ndarray, " M"]:
-    """Draws n documents of each domain, or all of them where it has fewer.
+    """Draw n documents of each domain, or all of them where it has fewer.
 
     The draw from a domain does not depend on the other domains.
 
@@ -65,7 +65,7 @@ def sample(domains: Sequence[Hashable], n: int, seed: int) -> Int[np.ndarray, " 
 def incomplete(
     complete: Sequence[bool | None], rows: Sequence[int], domains: Sequence[Hashable]
 ) -> Share:
-    """Estimates the share of incomplete documents, as the mean over equally weighted domains.
+    """Estimate the share of incomplete documents, as the mean over equally weighted domains.
 
     The standard error is that of sampling without replacement within domains. It is 0 where every
     document was judged.
@@ -95,7 +95,7 @@ def incomplete(
 
 
 def _variance(share: float, *, n: int, of: int) -> float | None:
-    """Variance of a share of n among ``of`` documents, without replacement; None if n = 1 < of."""
+    """Compute the variance of a share of n among ``of`` documents; None if n = 1 < of."""
     if n == of:
         return 0.0
     return (1 - n / of) * share * (1 - share) / (n - 1) if n > 1 else None

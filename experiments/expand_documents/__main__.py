@@ -69,7 +69,7 @@ PROFILE_TOKENS = 46  # average in the paper (Table 1)
 
 @experiment("expand_documents")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs the pipeline; writes the data set and the sample, returns counts and cost."""
+    """Run the pipeline; write the data set and the sample, return counts and cost."""
     chats, prices, rules = chats_of(cfg), asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
     dataset = read(cfg)
     print(dataset.summary(), flush=True)
@@ -102,7 +102,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> dict[str, float] | None:
-    """Checks settings; with ``dry_run`` prints the planned questions instead of running."""
+    """Check settings; with ``dry_run`` prints the planned questions instead of running."""
     require("limit", cfg.limit, ">= 1 or null", lambda x: x is None or x >= 1)
     require("sample", cfg.sample, ">= 0", lambda x: x >= 0)
     for field in cfg.confirm:
@@ -117,14 +117,14 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the number of tools with a profile."""
+    """Print the number of tools with a profile."""
     expanded, tools = (results[name]["mean"] for name in ("expanded", "tools"))
     print(f"{expanded:,.0f} of {tools:,.0f} tools have a profile")
     print(f"data set: {cfg.directory}/expanded")
 
 
 def read(cfg: DictConfig) -> Dataset:
-    """Reads the data set; with ``terse`` documents are replaced by name and one line.
+    """Read the data set; with ``terse`` documents are replaced by name and one line.
 
     Raises:
       ValueError: if documents have no terse version.
@@ -143,19 +143,19 @@ def read(cfg: DictConfig) -> Dataset:
 
 
 def chats_of(cfg: DictConfig) -> dict[str, Chat]:
-    """Connects to the model of each stage in use."""
+    """Connect to the model of each stage in use."""
     return {name: asking.chat(cfg, name) for name in STAGES if name != "refine" or cfg.rounds}
 
 
 def prompts_of(cfg: DictConfig) -> Prompts:
-    """Reads the prompts that the config gives; the others are ours."""
+    """Read the prompts that the config gives; the others are ours."""
     return Prompts(**replace_prompts(OURS._asdict(), plain(cfg.prompts)))
 
 
 def measured(
     outcomes: Sequence[Outcome], stages: dict[str, Stage], prices: dict[str, Price]
 ) -> dict[str, Any]:
-    """Counts tools, problems of each stage by kind, tokens, and the cost of all answers used."""
+    """Count tools, problems of each stage by kind, tokens, and the cost of all answers used."""
     found: dict[str, float] = {
         "tools": len(outcomes),
         "expanded": sum(one.profile is not None for one in outcomes),
@@ -176,12 +176,12 @@ def measured(
 
 
 def used(stage: Stage, tokens: str) -> int:
-    """Counts the tokens of a stage's answers, new or stored."""
+    """Count the tokens of a stage's answers, new or stored."""
     return stage.chat.counts[tokens] + stage.chat.counts[f"cached_{tokens}"]
 
 
 def spent(name: str, stage: Stage, price: Price) -> str:
-    """Formats a line about the work of a stage in this process."""
+    """Format a line about the work of a stage in this process."""
     counts = stage.chat.counts
     prompt, completion = counts["prompt_tokens"], counts["completion_tokens"]
     cost = price.of(prompt, completion)
@@ -196,7 +196,7 @@ def spent(name: str, stage: Stage, price: Price) -> str:
 def plan(
     cfg: DictConfig, documents: Sequence[Document], rules: Rules, prices: dict[str, Price]
 ) -> dict[str, float]:
-    """Prints the planned questions, without sending anything or needing a key."""
+    """Print the planned questions, without sending anything or needing a key."""
     prompts = prompts_of(cfg)
     questions: dict[str, list[Messages]] = {"expand": [], "judge": []}
     for row, document in enumerate(documents):
@@ -228,7 +228,7 @@ def plan(
 
 
 def provenance(cfg: DictConfig, dataset: Dataset, rules: Rules) -> str:
-    """Describes the origin of profiles, without a date, so that equal runs write equal files."""
+    """Describe the origin of profiles, without a date, so that equal runs write equal files."""
     hashes = output.prompt_hashes(prompts_of(cfg))
     names = [name for name in STAGES if name != "refine" or cfg.rounds]
     models = {name: asking.endpoint(cfg, name) for name in names}

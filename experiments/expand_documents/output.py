@@ -21,7 +21,7 @@ from jaxret.runtime.files import write_json_lines
 
 
 def save(folder: Path, dataset: Dataset, outcomes: Sequence[Outcome]) -> None:
-    """Writes tools with their outcomes, queries and failures; each file whole or not at all."""
+    """Write tools with their outcomes, queries and failures; each file whole or not at all."""
     tools = zip(dataset.tool_ids, dataset.documents, outcomes, strict=True)
     write_json_lines(folder / "tools.jsonl", (_tool(*one) for one in tools))
     write_json_lines(folder / "queries.jsonl", _queries(dataset))
@@ -34,7 +34,7 @@ def save(folder: Path, dataset: Dataset, outcomes: Sequence[Outcome]) -> None:
 
 
 def sample(dataset: Dataset, outcomes: Sequence[Outcome], n: int, seed: int) -> list[dict]:
-    """Draws n tools with a profile without replacement; returns rows in the order of the draw."""
+    """Draw n tools with a profile without replacement; return rows in the order of the draw."""
     rows = [row for row, outcome in enumerate(outcomes) if outcome.profile is not None]
     return [
         {
@@ -48,7 +48,7 @@ def sample(dataset: Dataset, outcomes: Sequence[Outcome], n: int, seed: int) -> 
 
 
 def prompt_hashes(prompts: Prompts) -> dict[str, dict[str, str]]:
-    """Returns the SHA-256 of every prompt's file, by stage and the name of our file."""
+    """Return the SHA-256 of every prompt's file, by stage and the name of our file."""
     return {
         stage: {f"{name}.txt": getattr(prompts, name).sha256 for name in names}
         for stage, names in STAGE_PROMPTS.items()
@@ -56,7 +56,7 @@ def prompt_hashes(prompts: Prompts) -> dict[str, dict[str, str]]:
 
 
 def _tool(tool: str, document: Any, outcome: Outcome) -> dict[str, Any]:
-    """Builds a line that `jaxret.data.jsonl` reads as the expanded document."""
+    """Build a line that `jaxret.data.jsonl` reads as the expanded document."""
     profile = outcome.profile or {}
     fields = expand(document, profile)
     beside = {key: fields.pop(key) for key in ("terse", "tool_profile") if key in fields}

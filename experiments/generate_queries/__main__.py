@@ -67,7 +67,7 @@ RATES = ("win", "tie", "loss", "position")
 
 @experiment("generate_queries")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Generates, splits and judges; writes the data set and its statistics."""
+    """Generate, split and judge; write the data set and its statistics."""
     rows, prices, chats = read_tools(cfg), asking.prices(cfg, STAGES), chats_of(cfg)
     tools = describe(rows, cfg.words)
     settings = Settings(seed=cfg.seed, **plain(cfg.generate))
@@ -118,7 +118,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> dict[str, float] | None:
-    """Checks settings; with ``dry_run`` prints the planned questions instead of running."""
+    """Check settings; with ``dry_run`` prints the planned questions instead of running."""
     settings = Settings(seed=cfg.seed, **plain(cfg.generate))
     prices = asking.prices(cfg, STAGES)
     prompts_of(cfg)
@@ -135,7 +135,7 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the judge's verdicts and the number of queries."""
+    """Print the judge's verdicts and the number of queries."""
     if judged := [name for name in judge.CRITERIA if f"judge/{name}/win" in results]:
         title = f"polished against {cfg.judge.against or 'unpolished'}"
         results_table(results, [f"judge/{name}" for name in judged], RATES, title)
@@ -143,18 +143,18 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def chats_of(cfg: DictConfig) -> dict[str, Chat]:
-    """Connects to the model of each stage in use."""
+    """Connect to the model of each stage in use."""
     used = [n for n in STAGES if n == "write" or (cfg.polish if n == "polish" else cfg.judge.pairs)]
     return {name: asking.chat(cfg, name) for name in used}
 
 
 def prompts_of(cfg: DictConfig) -> dict[str, Prompt]:
-    """Reads the prompts that the config gives; the others are ours."""
+    """Read the prompts that the config gives; the others are ours."""
     return replace_prompts(OURS._asdict() | {"judge": judge.PROMPT}, plain(cfg.prompts))
 
 
 def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
-    """Reads rows of ``tools.jsonl`` from a file, or from an installed library."""
+    """Read rows of ``tools.jsonl`` from a file, or from an installed library."""
     name, path = cfg.dataset.name, cfg.dataset.path
     if path is not None:
         return list(json_lines(Path(path), holds="one tool a line", fields=("id", "documentation")))
@@ -168,12 +168,12 @@ def read_tools(cfg: DictConfig) -> list[dict[str, Any]]:
 
 
 def describe(rows: Sequence[dict[str, Any]], words: int) -> dict[str, str]:
-    """Returns the description of each tool in questions, by id."""
+    """Return the description of each tool in questions, by id."""
     return descriptions({row["id"]: jsonl.document(row) for row in rows}, words=words)
 
 
 def pairs(cfg: DictConfig, accepted: Sequence[Accepted]) -> list[tuple[str, str]]:
-    """Pairs our queries with their unpolished versions, or with another data set's queries."""
+    """Pair our queries with their unpolished versions, or with another data set's queries."""
     random = np.random.default_rng(cfg.seed)
     if cfg.judge.against is None:
         both = [(one.query, one.draft.instruction) for one in accepted]
@@ -190,7 +190,7 @@ def pairs(cfg: DictConfig, accepted: Sequence[Accepted]) -> list[tuple[str, str]
 def plan(
     cfg: DictConfig, tools: Mapping[str, str], settings: Settings, prices: Mapping[str, Price]
 ) -> dict[str, float]:
-    """Prints calls, tokens, cost and the first prompt, without sending anything or needing a key.
+    """Print calls, tokens, cost and the first prompt, without sending anything or needing a key.
 
     It assumes one answer per question and a query from every question; repeated questions add to
     this, dropped queries are not polished.
@@ -225,7 +225,7 @@ def plan(
 
 
 def say(figures: Mapping[str, float], failures: Counter[str]) -> None:
-    """Prints failures of every kind, tokens and cost."""
+    """Print failures of every kind, tokens and cost."""
     wrong = ", ".join(f"{kind} {n:,}" for kind, n in failures.most_common())
     print(f"answers and queries that failed: {wrong or 'none'}")
     for kind in ("tokens", "cost"):

@@ -24,7 +24,7 @@ def assign(
     seed: int,
     by_tools: bool = False,
 ) -> list[str]:
-    """Returns the part of every query: train, validation or test (`jaxret.data.split`).
+    """Return the part of every query: train, validation or test (`jaxret.data.split`).
 
     Args:
       accepted: the queries.
@@ -60,7 +60,7 @@ def save(
     *,
     by_tools: bool = False,
 ) -> Dataset:
-    """Writes ``tools.jsonl`` and ``queries.jsonl``, and reads them back with all checks.
+    """Write ``tools.jsonl`` and ``queries.jsonl``, and read them back with all checks.
 
     Args:
       folder: folder of the data set.
@@ -91,7 +91,7 @@ def save(
 
 
 def summary(labels: Sequence[Sequence[str]], tools: Sequence[str]) -> dict[str, float]:
-    """Counts N queries and the tools that they need, of the I tools of a catalogue.
+    """Count N queries and the tools that they need, of the I tools of a catalogue.
 
     Returns:
       ``queries``: N. ``functions``: mean number of tools of a query. ``combinations``: number of
@@ -112,7 +112,7 @@ def summary(labels: Sequence[Sequence[str]], tools: Sequence[str]) -> dict[str, 
 
 
 def tool_pairs(labels: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """Lists the pairs of tools that some of N queries needs together, the most frequent first.
+    """List the pairs of tools that some of N queries needs together, the most frequent first.
 
     Returns:
       Rows with ``tools``, the number of ``queries`` and ``lift``, the ratio of this number to its

@@ -43,7 +43,7 @@ def compare(
     attempts: int = 3,
     prompt: Prompt = PROMPT,
 ) -> Verdicts:
-    """Asks about every pair in both orders.
+    """Ask about every pair in both orders.
 
     Args:
       stage: the judge.
@@ -78,7 +78,7 @@ def compare(
 
 
 def check(text: str) -> tuple[int, ...]:
-    """Reads an answer as 1, -1 or 0 for each of `CRITERIA`.
+    """Read an answer as 1, -1 or 0 for each of `CRITERIA`.
 
     Raises:
       Wrong: of kind ``not_json``, ``fields``, or ``verdict`` if a verdict is not A, B or tie.
@@ -91,7 +91,7 @@ def check(text: str) -> tuple[int, ...]:
 
 
 def outcomes(verdicts: Verdicts) -> dict[str, Float[np.ndarray, " n"]]:
-    """Returns the outcome of every pair by criterion, as 0 or 1, so that means are rates.
+    """Return the outcome of every pair by criterion, as 0 or 1, so that means are rates.
 
     They are ``{criterion}/win``, ``/tie`` and ``/loss`` of query a, and ``/position``, 1 where the
     judge preferred the same position in both orders.

@@ -24,7 +24,7 @@ It is stopped by: python -m experiments.local_llm stop --port {port}"""
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def act(action: str, settings: server.Settings) -> str:
-    """Performs an action, and returns a message about the state."""
+    """Perform an action, and return a message about the state."""
     port = settings.port
     if action == "fetch":
         return str(weights())

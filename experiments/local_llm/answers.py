@@ -25,7 +25,7 @@ LONG = 15  # minimum words of a sentence of an answer that identifies a follow-u
 
 
 def unpack(file: Path, cache: Path) -> int:
-    """Writes missing answers from a file to the cache; returns their number.
+    """Write missing answers from a file to the cache; return their number.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -44,7 +44,7 @@ def unpack(file: Path, cache: Path) -> int:
 
 
 def pack(cache: Path, texts: Collection[str], file: Path) -> int:
-    """Adds answers to questions that contain one of the texts to a file; returns their number.
+    """Add answers to questions that contain one of the texts to a file; return their number.
 
     Answers to questions about sentences of those answers are added, too. The same answers make the
     same file, byte by byte.
@@ -69,13 +69,13 @@ def pack(cache: Path, texts: Collection[str], file: Path) -> int:
 
 
 def asks_about(kept: dict[str, Any], texts: Collection[str]) -> bool:
-    """Returns whether the question of a stored answer contains one of the texts."""
+    """Return whether the question of a stored answer contains one of the texts."""
     question = "\n".join(message["content"] for message in kept.get("messages", ()))
     return any(text in question for text in texts)
 
 
 def sentences(answer: str) -> set[str]:
-    """Returns the long texts of an answer: those of its JSON object, or the whole answer."""
+    """Return the long texts of an answer: those of its JSON object, or the whole answer."""
     try:
         content = json.loads(answer)
     except json.JSONDecodeError:
@@ -85,7 +85,7 @@ def sentences(answer: str) -> set[str]:
 
 
 def deskbank_texts() -> set[str]:
-    """Returns DeskBank's queries and tool descriptions, as quoted in questions."""
+    """Return DeskBank's queries and tool descriptions, as quoted in questions."""
     bank = data.load("deskbank", part="all")
     documents = [document for document in bank.documents if isinstance(document, dict)]
     texts = (document[field] for document in documents for field in ("description", "terse"))

@@ -41,7 +41,7 @@ class ServerError(RuntimeError):
 
 
 def start(settings: Settings) -> str:
-    """Starts a server that outlives this process, and tests it with a question.
+    """Start a server that outlives this process, and test it with a question.
 
     Returns:
       The base URL of its endpoint, or of our server that is running already.
@@ -75,7 +75,7 @@ def start(settings: Settings) -> str:
 
 
 def check(port: int) -> str:
-    """Asks for one word.
+    """Ask for one word.
 
     Returns:
       The answer.
@@ -100,7 +100,7 @@ def check(port: int) -> str:
 
 
 def stop(port: int) -> bool:
-    """Ends our server at a port; returns False if there is none.
+    """End our server at a port; return False if there is none.
 
     Raises:
       ServerError: if the server does not end.
@@ -120,7 +120,7 @@ def stop(port: int) -> bool:
 
 
 def running(port: int) -> int | None:
-    """Returns the process id of our server at a port, or None if it is not running."""
+    """Return the process id of our server at a port, or None if it is not running."""
     try:
         pid = json.loads(_note(port).read_text())["pid"]
     except (OSError, ValueError, KeyError):
@@ -129,19 +129,19 @@ def running(port: int) -> int | None:
 
 
 def base_url(port: int) -> str:
-    """Returns the ``llm.base_url`` of a server at a port."""
+    """Return the ``llm.base_url`` of a server at a port."""
     return f"http://{HOST}:{port}/v1"
 
 
 def in_use(port: int) -> bool:
-    """Returns whether a program listens at a port."""
+    """Return whether a program listens at a port."""
     with socket.socket() as one:
         one.settimeout(1)
         return one.connect_ex((HOST, port)) == 0
 
 
 def _command(settings: Settings, model: Path) -> list[str]:
-    """Returns the command of the server: the wheel's, or ``--program``."""
+    """Return the command of the server: the wheel's, or ``--program``."""
     if settings.program:
         name, *own = shlex.split(settings.program)
         if (found := shutil.which(name)) is None:
@@ -157,7 +157,7 @@ def _command(settings: Settings, model: Path) -> list[str]:
 
 
 def _python() -> list[str]:
-    """Returns the command of a Python with only the server's package."""
+    """Return the command of a Python with only the server's package."""
     if shutil.which("uv") is None:
         raise ServerError("the server's environment is made by uv, which is not installed")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -165,7 +165,7 @@ def _python() -> list[str]:
 
 
 def _wait_until_closed(port: int) -> None:
-    """Waits for a port to become free, which takes a minute after a server ends."""
+    """Wait for a port to become free, which takes a minute after a server ends."""
     deadline = time.monotonic() + CLOSE
     while time.monotonic() < deadline:
         with socket.socket() as one, contextlib.suppress(OSError):
@@ -200,7 +200,7 @@ def _call(url: str, content: dict[str, Any] | None, timeout: float) -> Any:
 
 
 def _last(port: int) -> str:
-    """Returns the end of the server's log, and its path."""
+    """Return the end of the server's log, and its path."""
     lines = [x for x in _log(port).read_text(errors="replace").splitlines() if x.strip()]
     return f"{' | '.join(lines[-3:]) or 'it said nothing'} ({_log(port)})"
 
@@ -243,10 +243,10 @@ WEIGHTS = Pieces(
 
 
 def folder() -> Path:
-    """Returns the folder of weights, logs and the process ids of running servers."""
+    """Return the folder of weights, logs and the process ids of running servers."""
     return cache_directory() / "language_models"
 
 
 def weights() -> Path:
-    """Returns the file of the weights, downloaded if missing (1.1 GB, and twice that meanwhile)."""
+    """Return the file of the weights, downloaded if missing (1.1 GB, and twice that meanwhile)."""
     return fetch(WEIGHTS, folder())

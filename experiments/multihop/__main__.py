@@ -78,7 +78,7 @@ WHO = {"planner": ("gold", "llm"), "judge": ("gold", *JUDGES), "bit": ("gold", "
 
 @experiment("multihop")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Plans, runs every learner, asks for final answers; writes curves and figures."""
+    """Plan, run every learner, ask for final answers; write curves and figures."""
     chat, judge = chat_of(cfg), Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     whole, right = read_dataset(cfg), answers.gold(cfg)
     answers.refuse_unknown(right, whole.query_ids)
@@ -100,7 +100,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         select_item = selector(chat, texts, documents, own_bit=own_bit, prompt=prompt)
 
     def learn(grid):
-        """Chooses a setting by the gold judge, streams, and ranks."""
+        """Choose a setting by the gold judge, stream, and rank."""
         by: dict[str, Any] = {"on": validation, "metric": f"ndcg@{cfg.k}"}
         at = chosen(grid, task, resume=run.resume(grid.name, "choice"), **by, **stream)
         resume = run.resume(grid.name, "online")
@@ -153,7 +153,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks learners, judges and numbers."""
+    """Check learners, judges and numbers."""
     grids_of(cfg)
     for name, known in WHO.items():
         require(name, cfg[name], " or ".join(known), known.__contains__)
@@ -171,7 +171,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a line per learner."""
+    """Print a line per learner."""
     names = list(cfg.learners)
     columns = [column.format(k=cfg.k) for column in COLUMNS]
     columns = [column for column in columns if f"{names[0]}/{column}" in results]
@@ -181,27 +181,27 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def grids_of(cfg: DictConfig) -> list[LearnerGrid]:
-    """Returns the learners, each showing k documents."""
+    """Return the learners, each showing k documents."""
     specs = plain(cfg.learners)
     return [learner_grid(name, spec | {"k": cfg.k}) for name, spec in specs.items()]
 
 
 def chat_of(cfg: DictConfig) -> Chat | None:
-    """Connects to the language model, if one is used."""
+    """Connect to the language model, if one is used."""
     if cfg.planner == "llm" or cfg.judge in JUDGES or cfg.answers:
         return asking.chat(cfg)
     return None
 
 
 def prompts_of(cfg: DictConfig) -> dict[str, Prompt]:
-    """Reads the prompts that the config gives; the others are ours."""
+    """Read the prompts that the config gives; the others are ours."""
     return replace_prompts(prompts.PROMPTS, plain(cfg.prompts))
 
 
 def planned(
     cfg: DictConfig, dataset: Dataset, chat: Chat | None, run: RunDirectory
 ) -> tuple[Dataset, Dataset]:
-    """Returns the tasks and their hops; a hop's group is the row of its task.
+    """Return the tasks and their hops; a hop's group is the row of its task.
 
     A task without a valid plan is a single hop.
     """
@@ -229,13 +229,13 @@ def planned(
 
 
 def validation_of(hops: Dataset, share: float, seed: int) -> Bool[np.ndarray, " N"]:
-    """Draws the hops that choose settings, by task; the others are streamed."""
+    """Draw the hops that choose settings, by task; the others are streamed."""
     chosen, _ = split_by_group(hops.groups, (share, 1 - share), seed)
     return np.isin(np.arange(len(hops.queries)), chosen)
 
 
 def first_items(run: jr.Run, part: Bool[np.ndarray, " N"], k: int) -> Int[np.ndarray, "S n k"]:
-    """Returns the k best items of a part of the hops by the embeddings of each seed."""
+    """Return the k best items of a part of the hops by the embeddings of each seed."""
     lists, queries = [], jnp.asarray(run.task.queries[part])
     for seed in run.seeds:
         state = run.state(seed)

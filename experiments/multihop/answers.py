@@ -21,7 +21,7 @@ RULES = {"exact": prompts.exact, "contains": prompts.contains}
 
 
 def gold(cfg: DictConfig) -> dict[str, list[str]]:
-    """Reads the right answers: query id -> equivalent texts; empty if none is known.
+    """Read the right answers: query id -> equivalent texts; empty if none is known.
 
     They are the field ``answer``, a text or a list of texts, in the lines of ``cfg.gold_answers``,
     or without that file in the data set's ``queries.jsonl``.
@@ -42,7 +42,7 @@ def gold(cfg: DictConfig) -> dict[str, list[str]]:
 
 
 def refuse_unknown(right: Collection[str], ids: Collection[str]) -> None:
-    """Raises ValueError if an answer belongs to no task of the data set."""
+    """Raise ValueError if an answer belongs to no task of the data set."""
     if unknown := sorted(set(right) - set(ids)):
         raise ValueError(
             f"gold_answers has {unknown[0]!r} and {len(unknown) - 1} more ids that the data set "
@@ -51,7 +51,7 @@ def refuse_unknown(right: Collection[str], ids: Collection[str]) -> None:
 
 
 def collect(items: Int[np.ndarray, "N k"], tasks: Int[np.ndarray, " N"]) -> list[list[int]]:
-    """Collects the distinct items of each task's hops, in the order in which they were found."""
+    """Collect the distinct items of each task's hops, in the order in which they were found."""
     ends = np.flatnonzero(np.diff(tasks)) + 1
     return [list(dict.fromkeys(some.ravel().tolist())) for some in np.split(items, ends)]
 
@@ -68,7 +68,7 @@ def answer(
     *,
     prompt: Prompt = prompts.PROMPTS["answer"],
 ) -> list[dict[str, Any]]:
-    """Asks for every task's answer, once per seed; failed answers are empty.
+    """Ask for every task's answer, once per seed; failed answers are empty.
 
     Args:
       run: run that stores the answers as a step.
@@ -120,7 +120,7 @@ def answer(
 
 
 def scores(lines: Sequence[dict[str, Any]], right: dict[str, list[str]]) -> dict[str, list[float]]:
-    """Computes each seed's share of right answers by each of `RULES`; empty without gold answers.
+    """Compute each seed's share of right answers by each of `RULES`; empty without gold answers.
 
     An answer of `answer` is right if it agrees with one of those of `gold`.
     """

@@ -47,18 +47,18 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation + "“”‘’")
 def plan_question(
     query: str, *, max_hops: int, prompt: Prompt = PROMPTS["plan"]
 ) -> list[dict[str, str]]:
-    """Returns the messages that ask for the sub-questions of a question."""
+    """Return the messages that ask for the sub-questions of a question."""
     return prompt.messages(query=query, max_hops=str(max_hops))
 
 
 def plan_schema(*, max_hops: int) -> Schema:
-    """Returns the JSON schema of a plan."""
+    """Return the JSON schema of a plan."""
     texts = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": max_hops}
     return object_schema(sub_questions=texts)
 
 
 def plan(answer: str, *, max_hops: int) -> list[str]:
-    """Parses the sub-questions.
+    """Parse the sub-questions.
 
     Raises:
       Malformed: unless they are a list of 1 to ``max_hops`` strings, none of them blank.
@@ -74,18 +74,18 @@ def plan(answer: str, *, max_hops: int) -> list[str]:
 def verdict_question(
     query: str, documents: Sequence[str], *, prompt: Prompt = PROMPTS["judge"]
 ) -> list[dict[str, str]]:
-    """Returns the messages that ask which document is useful; each is cut to `WORDS` words."""
+    """Return the messages that ask which document is useful; each is cut to `WORDS` words."""
     n, text = len(documents), _numbered(documents)
     return prompt.messages(query=query, n=str(n), last=str(n - 1), documents=text)
 
 
 def verdict_schema(n: int) -> Schema:
-    """Returns the JSON schema of a verdict on n documents."""
+    """Return the JSON schema of a verdict on n documents."""
     return object_schema(index={"enum": list(range(-1, n))})
 
 
 def verdict(answer: str, n: int) -> int:
-    """Parses the position of the useful one of n documents, or -1.
+    """Parse the position of the useful one of n documents, or -1.
 
     Raises:
       Malformed: for anything but a whole number in -1 .. n - 1.
@@ -99,19 +99,19 @@ def verdict(answer: str, n: int) -> int:
 def fit_question(
     query: str, document: str, *, prompt: Prompt = PROMPTS["judge_each"]
 ) -> list[dict[str, str]]:
-    """Returns the messages that ask whether one document, cut to `WORDS` words, is useful."""
+    """Return the messages that ask whether one document, cut to `WORDS` words, is useful."""
     return prompt.messages(query=query, document=" ".join(document.split()[:WORDS]))
 
 
 def answer_question(
     query: str, documents: Sequence[str], *, prompt: Prompt = PROMPTS["answer"]
 ) -> list[dict[str, str]]:
-    """Returns the messages that ask for an answer; each document is cut to `WORDS` words."""
+    """Return the messages that ask for an answer; each document is cut to `WORDS` words."""
     return prompt.messages(query=query, documents=_numbered(documents))
 
 
 def final_answer(answer: str) -> str:
-    """Parses the words of the answer.
+    """Parse the words of the answer.
 
     Raises:
       Malformed: if it is not a text, or blank.
@@ -123,12 +123,12 @@ def final_answer(answer: str) -> str:
 
 
 def exact(answer: str, gold: str) -> bool:
-    """Returns whether two answers agree up to case, punctuation and articles."""
+    """Return whether two answers agree up to case, punctuation and articles."""
     return _words(answer) == _words(gold)
 
 
 def contains(answer: str, gold: str) -> bool:
-    """Returns whether the words of the gold answer occur consecutively in the answer."""
+    """Return whether the words of the gold answer occur consecutively in the answer."""
     answer_words, gold_words = _words(answer), _words(gold)
     return bool(gold_words) and f" {' '.join(gold_words)} " in f" {' '.join(answer_words)} "
 
@@ -145,7 +145,7 @@ def _numbered(documents: Sequence[str]) -> str:
 
 
 def _field(answer: str, name: str) -> Any:
-    """Parses a field of the JSON object in an answer, ignoring text around the object."""
+    """Parse a field of the JSON object in an answer, ignoring text around the object."""
     match = re.search(r"\{.*\}", answer, re.DOTALL)
     try:
         return json.loads(match[0] if match else answer)[name]
@@ -161,7 +161,7 @@ def by_judge(
     own_bit: bool = False,
     prompt: Prompt = PROMPTS["judge"],
 ) -> Selector:
-    """Makes a selector of a judge that sees the whole slate.
+    """Make a selector of a judge that sees the whole slate.
 
     Where the judge names no document, or gives no valid answer, the first one is selected.
 
@@ -196,7 +196,7 @@ def by_fit(
     own_bit: bool = False,
     prompt: Prompt = PROMPTS["judge_each"],
 ) -> Selector:
-    """Makes a selector of a judge that sees one document at a time.
+    """Make a selector of a judge that sees one document at a time.
 
     It selects the document with the highest probability of yes. Each pair is asked about once, for
     one token; without a valid answer the probability is 0.

@@ -17,7 +17,7 @@ from jaxret.evaluation import plots
 def found(
     items: Int[np.ndarray, "N k"], labels: Int[np.ndarray, "N L"], tasks: Int[np.ndarray, " N"]
 ) -> Float[np.ndarray, " V"]:
-    """Computes the share of each task's distinct labels among the items of its hops.
+    """Compute the share of each task's distinct labels among the items of its hops.
 
     Tasks are in the order of their numbers; -1 pads items and labels.
     """
@@ -28,7 +28,7 @@ def found(
 
 
 def by_visit(online: Mapping[str, np.ndarray], hops: Dataset) -> Float[np.ndarray, "S V"]:
-    """Computes the share of a task's labels that were used at the right hops, for each visit.
+    """Compute the share of a task's labels that were used at the right hops, for each visit.
 
     It reads ``order``, ``item`` and ``success`` [S, T] of a run. The hops of a task are consecutive
     and in one group.
@@ -44,7 +44,7 @@ def by_visit(online: Mapping[str, np.ndarray], hops: Dataset) -> Float[np.ndarra
 
 
 def numbers(tasks: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    """Numbers the hops of each task from 0; the hops of a task are consecutive."""
+    """Count the hops of each task from 0; the hops of a task are consecutive."""
     begins = np.append(True, tasks[1:] != tasks[:-1])
     rows = np.arange(len(tasks))
     return rows - np.maximum.accumulate(np.where(begins, rows, 0))
@@ -53,7 +53,7 @@ def numbers(tasks: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
 def measured(
     online: Mapping[str, np.ndarray], shares: Float[np.ndarray, "S V"], hops: Dataset
 ) -> dict[str, Float[np.ndarray, " S"]]:
-    """Computes means over the stream, as results, with the shares of `by_visit`."""
+    """Compute means over the stream, as results, with the shares of `by_visit`."""
     quarter, place = max(1, shares.shape[1] // 4), numbers(hops.groups)[online["order"]]
     here = {f"online/hop{i + 1}": place == i for i in range(place.max() + 1)}
     by_position = {key: online["success"].mean(axis=1, where=some) for key, some in here.items()}
@@ -72,13 +72,13 @@ def measured(
 def wrong(
     online: Mapping[str, np.ndarray], where: Bool[np.ndarray, "S T"]
 ) -> Float[np.ndarray, " S"]:
-    """Computes the share of wrong rewards among some hops; 0 if there are none."""
+    """Compute the share of wrong rewards among some hops; 0 if there are none."""
     lies = (online["reward"] != online["success"]) & where
     return lies.sum(axis=1) / np.maximum(where.sum(axis=1), 1)
 
 
 def figures(run: RunDirectory, shares: Mapping[str, Float[np.ndarray, "S V"]]) -> None:
-    """Draws ``found.png``, the share found by tasks, averaged over a tenth of the stream.
+    """Draw ``found.png``, the share found by tasks, averaged over a tenth of the stream.
 
     If ``frozen`` was run, also draws ``more.png``, the difference to it: both stream the same tasks
     in the same order, so the difficulty of tasks cancels.

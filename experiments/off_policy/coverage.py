@@ -59,17 +59,17 @@ class Cell(NamedTuple):
     values: Mapping[str, np.ndarray]  # measure -> one value per log
 
     def mean(self, name: str) -> float:
-        """Returns the mean of a measure over logs."""
+        """Return the mean of a measure over logs."""
         return float(np.mean(self.values[name]))
 
     def root(self, estimator: str) -> float:
-        """Returns the root mean squared error."""
+        """Return the root mean squared error."""
         return float(np.sqrt(np.mean(self.values[f"error/{estimator}"] ** 2)))
 
 
 @experiment("off_policy_coverage")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Evaluates every judged policy on the logs of every logging policy."""
+    """Evaluate every judged policy on the logs of every logging policy."""
     task = task_of(cfg)
     world, apart = task.split((cfg.share, 1 - cfg.share), seed=cfg.seed)
     policies = {name: judge(name, spec, world, apart, cfg.seed) for name, spec in judges(cfg)}
@@ -86,7 +86,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses unknown policies, and numbers out of their range."""
+    """Refuse unknown policies, and numbers out of their range."""
     for name, spec in plain(cfg.logging).items():
         policy(name, spec)
     for name, spec in judges(cfg):
@@ -99,19 +99,19 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Writes and prints the page."""
+    """Write and print the page."""
     text = page(cfg.dataset.name, [*cfg.logging], [*cfg.judged], results)
     (Path(cfg.directory) / "coverage.md").write_text(text)
     print(text)
 
 
 def judges(cfg: DictConfig) -> list[tuple[str, dict]]:
-    """Returns names and settings of the judged policies."""
+    """Return names and settings of the judged policies."""
     return [*plain(cfg.judged).items()]
 
 
 def judge(name: str, spec: Mapping, world: jr.Task, apart: jr.Task, seed: int) -> Judged:
-    """Returns a policy that has learnt from ``apart``, evaluated on the queries of ``world``."""
+    """Return a policy that has learnt from ``apart``, evaluated on the queries of ``world``."""
     settings = dict(spec)
     exposures = settings.pop("exposures")
     return judged(learnt(policy(name, settings), apart, exposures, seed), world)
@@ -120,7 +120,7 @@ def judge(name: str, spec: Mapping, world: jr.Task, apart: jr.Task, seed: int) -
 def measured(
     cfg: DictConfig, serves: jr.Learner, world: jr.Task, policies: Mapping[str, Judged]
 ) -> dict[str, np.ndarray]:
-    """Evaluates each judged policy on each log that one policy writes of the queries of a task.
+    """Evaluate each judged policy on each log that one policy writes of the queries of a task.
 
     Returns:
       ``<judged>/<measure>`` -> [n] of the n logs that were not refused; ``refused`` and ``earned``
@@ -166,7 +166,7 @@ def page(
     judged: Sequence[str],
     results: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Formats the page in Markdown."""
+    """Format the page in Markdown."""
     values = {name: np.asarray(found["values"]) for name, found in results.items()}
     each = [*cells(serving, judged, values)]
     parts = [f"# Coverage on {dataset}"]
@@ -182,7 +182,7 @@ def page(
 def cells(
     serving: Sequence[str], judged: Sequence[str], values: Mapping[str, np.ndarray]
 ) -> Iterator[Cell]:
-    """Returns all cells with accepted logs."""
+    """Return all cells with accepted logs."""
     for serves in serving:
         for one in judged:
             mine = f"{serves}/{one}/"
@@ -194,7 +194,7 @@ def cells(
 def policies_table(
     serving: Sequence[str], values: Mapping[str, np.ndarray], each: Sequence[Cell]
 ) -> str:
-    """Formats each logging policy's mean reward, refused logs, and coverage of accepted logs."""
+    """Format each logging policy's mean reward, refused logs, and coverage of accepted logs."""
     rows = []
     for name in serving:
         refused, held = values[f"{name}/refused"], together(each, name)
@@ -205,7 +205,7 @@ def policies_table(
 
 
 def sums(each: Sequence[Cell]) -> str:
-    """Formats the coverage over all cells, and the failures and warnings of the bootstrap."""
+    """Format the coverage over all cells, and the failures and warnings of the bootstrap."""
     logs = [together(each, serves) for serves in dict.fromkeys(one.serves for one in each)]
     lines = [
         f"- all intervals that hold at all times, of every judged policy together: in "
@@ -244,7 +244,7 @@ def sums(each: Sequence[Cell]) -> str:
 
 
 def together(each: Sequence[Cell], serves: str) -> np.ndarray:
-    """Computes whether all anytime-valid intervals from a log of one policy hold.
+    """Compute whether all anytime-valid intervals from a log of one policy hold.
 
     Returns:
       [n] of the logs.
@@ -255,17 +255,17 @@ def together(each: Sequence[Cell], serves: str) -> np.ndarray:
 
 
 def share(held: np.ndarray) -> str:
-    """Formats a mean with its number of values."""
+    """Format a mean with its number of values."""
     return f"{held.mean():.3f} ({len(held):,})" if len(held) else "none"
 
 
 def warned(some: Sequence[Cell]) -> str:
-    """Formats the share of logs with a warning, over some cells."""
+    """Format the share of logs with a warning, over some cells."""
     return f"{np.mean([one.mean('warned') for one in some]):.3f}" if some else "none"
 
 
 def coverage_table(each: Sequence[Cell]) -> str:
-    """Formats a row per cell: coverage and width of intervals."""
+    """Format a row per cell: coverage and width of intervals."""
     head = ("logging", "evaluated", "logs", "effective", "warned", *ANYTIME, *BOOTSTRAP)
     rows = [
         (
@@ -280,7 +280,7 @@ def coverage_table(each: Sequence[Cell]) -> str:
 
 
 def errors_table(each: Sequence[Cell]) -> str:
-    """Formats a row per cell: root mean squared error, and bias if above three standard errors."""
+    """Format a row per cell: root mean squared error, and bias if above three standard errors."""
     return markdown(
         ("logging", "evaluated", *ESTIMATORS),
         [(one.serves, one.judged, *(error(one, name) for name in ESTIMATORS)) for one in each],
@@ -288,7 +288,7 @@ def errors_table(each: Sequence[Cell]) -> str:
 
 
 def error(one: Cell, estimator: str) -> str:
-    """Formats ``root mean squared error (bias)``."""
+    """Format ``root mean squared error (bias)``."""
     values = one.values[f"error/{estimator}"]
     bias, noise = values.mean(), values.std(ddof=1) / np.sqrt(len(values))
     shown_bias = f" ({bias:+.3f})" if abs(bias) > 3 * noise and abs(bias) >= 0.0005 else ""
@@ -301,7 +301,7 @@ def figures(
     judged: Sequence[str],
     values: Mapping[str, np.ndarray],
 ) -> None:
-    """Draws coverage over effective sample size, one dot per cell, and errors by logging policy."""
+    """Draw coverage over effective sample size, one dot per cell, and errors by logging policy."""
     each = [*cells(serving, judged, values)]
     if not each:
         return

@@ -51,7 +51,7 @@ OTHER = 1000  # offset from the serving learners' seeds
 
 @experiment("off_policy_exploration")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Simulates every rule with every share of exploration, and evaluates policies by its logs."""
+    """Simulate every rule with every share of exploration, and evaluate policies by its logs."""
     task, policies = task_of(cfg), {}
     for name, spec in plain(cfg.judged).items():
         exposures = spec.pop("exposures")
@@ -76,7 +76,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses unknown rules, and numbers out of their range."""
+    """Refuse unknown rules, and numbers out of their range."""
     for name, spec in plain(cfg.rules).items():
         for epsilon in cfg.epsilons:
             exploring(name, spec, epsilon)
@@ -87,7 +87,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints and writes the cost of exploration, then the evaluations of each policy."""
+    """Print and write the cost of exploration, then the evaluations of each policy."""
     places = [(name, f"{epsilon:g}") for name in cfg.rules for epsilon in cfg.epsilons]
     heads = [("what serves", [*OF_RULE])]
     heads += [(name, [f"{name}/{measure}" for measure in OF_LOG]) for name in cfg.judged]
@@ -107,7 +107,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def exploring(name: str, spec: Mapping, epsilon: float) -> jr.Learner:
-    """Makes a rule with exploration; without it where epsilon is 0."""
+    """Make a rule with exploration; without it where epsilon is 0."""
     return policy(name, {**spec, "epsilon": epsilon} if epsilon else spec)
 
 
@@ -119,7 +119,7 @@ def served(
     policies: Mapping[str, jr.Snapshot],
     truth: Mapping[str, float],
 ) -> dict[str, np.ndarray]:
-    """Simulates a rule with a log per seed, and evaluates the judged policies by each log.
+    """Simulate a rule with a log per seed, and evaluate the judged policies by each log.
 
     Returns:
       measure -> [S]; of a refused log ``refused`` alone.
@@ -139,7 +139,7 @@ def served(
 
 
 def evaluated(log: jr.Log, one: jr.Snapshot, truth: float) -> dict[str, float]:
-    """Evaluates a policy by a log; ``truth`` is its value."""
+    """Evaluate a policy by a log; ``truth`` is its value."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*effective rounds of .* are too few")
         try:

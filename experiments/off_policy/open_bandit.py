@@ -59,7 +59,7 @@ class Impressions(NamedTuple):
 
     @property
     def frequencies(self) -> Float[np.ndarray, "P I"]:
-        """Computes how often each item was shown at each place, an estimate of the policy.
+        """Compute how often each item was shown at each place, an estimate of the policy.
 
         Returns:
           [P, I], rows of sum 1.
@@ -71,7 +71,7 @@ class Impressions(NamedTuple):
 
 @experiment("off_policy_open_bandit")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Evaluates each policy by the other's log, in each campaign."""
+    """Evaluate each policy by the other's log, in each campaign."""
     results = {}
     for campaign in cfg.campaigns:
         both = {name: load(cfg.dataset.path, name, campaign) for name in POLICIES}
@@ -83,7 +83,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks the folder and the campaigns."""
+    """Check the folder and the campaigns."""
     require("dataset.path", cfg.dataset.path, "the folder of the logs", lambda x: x is not None)
     require("alpha", cfg.alpha, "in (0, 1)", lambda x: 0 < x < 1)
     for campaign in cfg.campaigns:
@@ -92,7 +92,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a row per estimator, in clicks per thousand impressions, and stores the table."""
+    """Print a row per estimator, in clicks per thousand impressions, and store the table."""
     pairs = [(campaign, log) for campaign in cfg.campaigns for log in POLICIES]
     rows = [row(f"{c}/{log}", name, results) for c, log in pairs for name in ESTIMATORS]
     text = markdown(HEAD, rows)
@@ -101,7 +101,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def row(place: str, estimator: str, results: Found) -> list[str]:
-    """Formats the row of an estimator on a log; missing bounds are empty."""
+    """Format the row of an estimator on a log; missing bounds are empty."""
 
     def per_thousand(name: str, form: str = ".2f") -> str:
         found = results.get(f"{place}/{name}")
@@ -121,7 +121,7 @@ def row(place: str, estimator: str, results: Found) -> list[str]:
 
 
 def compared(mine: Impressions, other: Impressions, alpha: float) -> dict[str, float]:
-    """Compares one log's estimates of another log's policy with that log's mean reward."""
+    """Compare one log's estimates of another log's policy with that log's mean reward."""
     probabilities = other.frequencies[mine.place]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*effective rounds of .* are too few")
@@ -141,7 +141,7 @@ def compared(mine: Impressions, other: Impressions, alpha: float) -> dict[str, f
 
 
 def errors(mine: Impressions, probabilities: np.ndarray) -> dict[str, float]:
-    """Computes the standard error of each estimate, with independent rounds given the model."""
+    """Compute the standard error of each estimate, with independent rounds given the model."""
     aim = target(mine.log, probabilities)
     w, y, m, e, *_ = go_through(mine.log, aim, truncation=TRUNCATION)
     ratio = (w * y).mean() / w.mean()
@@ -157,7 +157,7 @@ def errors(mine: Impressions, probabilities: np.ndarray) -> dict[str, float]:
 
 
 def load(folder: str | Path, policy: str, campaign: str) -> Impressions:
-    """Reads a log; for the random policy with the probabilities of all items.
+    """Read a log; for the random policy with the probabilities of all items.
 
     Args:
       folder: folder with the files.

@@ -51,7 +51,7 @@ OF_SELECT = ("right", "regret", "chance", "gain", "sure", "warned")
 
 @experiment("off_policy_selection")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Chooses in both ways, on every log and at every length."""
+    """Choose in both ways, on every log and at every length."""
     world, apart = task_of(cfg).split((cfg.share, 1 - cfg.share), seed=cfg.seed)
     rules = {name: policy(name, spec) for name, spec in plain(cfg.rules).items()}
     frozen = {
@@ -88,7 +88,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses unknown rules, and numbers out of their range."""
+    """Refuse unknown rules, and numbers out of their range."""
     for specs in (cfg.rules, cfg.logging):
         for name, spec in plain(specs).items():
             policy(name, spec)
@@ -101,7 +101,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Writes and prints the page."""
+    """Write and print the page."""
     title = f"Selection on {cfg.dataset.name}, {cfg.logs} logs"
     text = page(title, [*cfg.rules], [*cfg.logging], [*cfg.lengths], results)
     (Path(cfg.directory) / "selection.md").write_text(text)
@@ -109,7 +109,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def chosen_by_values(log: Log, query: np.ndarray, frozen: Mapping[str, Judged]) -> dict[str, float]:
-    """Chooses by each estimator among frozen rules, each evaluated on the whole log."""
+    """Choose by each estimator among frozen rules, each evaluated on the whole log."""
     found = {
         name: evaluate(log, aim(one, query), name=name, groups=one.groups)
         for name, one in frozen.items()
@@ -126,12 +126,12 @@ def chosen_by_values(log: Log, query: np.ndarray, frozen: Mapping[str, Judged]) 
 
 
 def of(values: Mapping, estimator: str):
-    """Returns the value of an estimator; the name of MIPS ends with its number of groups."""
+    """Return the value of an estimator; the name of MIPS ends with its number of groups."""
     return next(x for name, x in values.items() if name.partition(",")[0] == estimator)
 
 
 def chosen_by_select(log: Log, rules: Mapping[str, jr.Learner], world: jr.Task) -> dict[str, float]:
-    """Chooses by `jr.select`, and compares the values of the rules after learning."""
+    """Choose by `jr.select`, and compare the values of the rules after learning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the log has too few effective rounds")
         chosen = jr.select(log, [*rules.values()])
@@ -147,7 +147,7 @@ def chosen_by_select(log: Log, rules: Mapping[str, jr.Learner], world: jr.Task) 
 
 
 def outcome(pick: str, truth: Mapping[str, float]) -> dict[str, float]:
-    """Returns whether a rule is the best, ties included, and its regret."""
+    """Return whether a rule is the best, ties included, and its regret."""
     best = max(truth.values())
     return {"right": float(truth[pick] == best), "regret": best - truth[pick]}
 
@@ -159,7 +159,7 @@ def page(
     lengths: Sequence[int],
     results: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Formats the page in Markdown."""
+    """Format the page in Markdown."""
     truths = ", ".join(f"{name} {results[f'value/{name}']['mean']:.3f}" for name in rules)
     parts = [f"# {title}", f"Values of the frozen rules: {truths}."]
     for name in logging:
@@ -190,7 +190,7 @@ def figures(
     lengths: Sequence[int],
     values: Mapping[str, np.ndarray],
 ) -> None:
-    """Draws the regret of the chosen rule over the length of the log."""
+    """Draw the regret of the chosen rule over the length of the log."""
     for name in logging:
         drawn, ax = plots.new_figure("rounds of the log", "success a round below the best rule's")
         for way in ("IPS", "SNIPS", "DR", "DRos", "MIPS"):

@@ -29,15 +29,15 @@ class Study(NamedTuple):
     few: Bool[np.ndarray, " n"]  # whether the log has too few effective rounds
 
     def coverage(self, estimator: str) -> float:
-        """Returns the share of logs that the interval covers."""
+        """Return the share of logs that the interval covers."""
         return float(self.covered[estimator].mean())
 
     def bias(self, estimator: str) -> float:
-        """Returns the mean of estimate minus truth."""
+        """Return the mean of estimate minus truth."""
         return float((self.estimates[estimator] - self.truth).mean())
 
     def mse(self, estimator: str) -> float:
-        """Returns the mean squared error."""
+        """Return the mean squared error."""
         return float(((self.estimates[estimator] - self.truth) ** 2).mean())
 
     @property
@@ -47,7 +47,7 @@ class Study(NamedTuple):
 
 
 def compared(found: Sequence[OffPolicy], truths: Sequence[Float[np.ndarray, " T"]]) -> Study:
-    """Compares estimates from n logs, by the same estimators, with the truth after each round."""
+    """Compare estimates from n logs, by the same estimators, with the truth after each round."""
     ends = np.array([line[-1] for line in truths])
     names = [*found[0].values]
     held = {name: _held(name, found, truths) for name in names}
@@ -71,7 +71,7 @@ def compared(found: Sequence[OffPolicy], truths: Sequence[Float[np.ndarray, " T"
 
 
 def _held(name: str, found: Sequence[OffPolicy], truths: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Returns whether each interval covers its truth; None for an estimator without intervals."""
+    """Return whether each interval covers its truth; None for an estimator without intervals."""
 
     def one(value, line):
         if value.sequence is None:

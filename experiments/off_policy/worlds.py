@@ -46,7 +46,7 @@ class Made(NamedTuple):
 
 
 def policy(name: str, spec: Mapping[str, Any]) -> jr.Learner:
-    """Makes a learner from the settings of its preset, and two more.
+    """Make a learner from the settings of its preset, and two more.
 
     Args:
       name: name of the learner.
@@ -64,7 +64,7 @@ def policy(name: str, spec: Mapping[str, Any]) -> jr.Learner:
 
 
 def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.Snapshot:
-    """Returns a learner after some exposures of a task; after none, in its first state."""
+    """Return a learner after some exposures of a task; after none, in its first state."""
     if not exposures:
         return jr.Snapshot(learner, learner.init(jnp.asarray(task.theta)))
     run = jr.simulate(learner, task, exposures=exposures, seeds=[seed])
@@ -72,7 +72,7 @@ def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.
 
 
 def judged(snapshot: jr.Snapshot, task: jr.Task) -> Judged:
-    """Computes what a frozen policy does for every query, and its value."""
+    """Compute what a frozen policy does for every query, and its value."""
     found = _for_every_query(snapshot, task)
     assert found.scores is not None  # learners have scores
     return Judged(
@@ -84,7 +84,7 @@ def judged(snapshot: jr.Snapshot, task: jr.Task) -> Judged:
 
 
 def value(snapshot: jr.Snapshot, task: jr.Task) -> float:
-    """Returns the success of a frozen policy, the mean over all queries."""
+    """Return the success of a frozen policy, the mean over all queries."""
     probabilities = _for_every_query(snapshot, task).probabilities(slice(None))
     return float((probabilities * right(task)).sum(axis=1).mean())
 
@@ -96,14 +96,14 @@ def _for_every_query(snapshot: jr.Snapshot, task: jr.Task) -> Target:
 
 
 def right(task: jr.Task) -> Float[np.ndarray, "N I"]:
-    """Returns 1 where a tool is right for a query, else 0, [N, I]."""
+    """Return 1 where a tool is right for a query, else 0, [N, I]."""
     found = np.zeros((len(task), len(task.ids) + 1))  # padding goes to an extra column
     found[np.arange(len(task))[:, None], task.labels] = 1
     return found[:, :-1]
 
 
 def aim(policy: Judged, query: Int[np.ndarray, " T"]) -> Target:
-    """Returns a policy in the rounds of a log; ``query`` is the query of each round."""
+    """Return a policy in the rounds of a log; ``query`` is the query of each round."""
     return Target(
         probabilities=lambda part: policy.probabilities[query[part]],
         scores=lambda part: policy.scores[query[part]],
@@ -113,7 +113,7 @@ def aim(policy: Judged, query: Int[np.ndarray, " T"]) -> Target:
 def logs(
     learner: jr.Learner, task: jr.Task, *, rounds: int, seeds: Sequence[int]
 ) -> Iterator[Made]:
-    """Lets a learner serve and learn, one log per seed.
+    """Let a learner serve and learn, one log per seed.
 
     This is the loop of `jr.simulate`, which also keeps the probability of every tool in every
     round.

@@ -38,7 +38,7 @@ WORDS = ("yes", "no")
 
 @command("real_judge_ask")
 def main(cfg: DictConfig) -> JudgeTable:
-    """Asks about the missing pairs; returns the table so far."""
+    """Ask about the missing pairs; return the table so far."""
     require("minutes", cfg.minutes, "> 0 or null", lambda x: x is None or x > 0)
     require("batch", cfg.batch, ">= 1", lambda x: x >= 1)
     dataset = read_dataset(cfg)
@@ -52,7 +52,7 @@ def main(cfg: DictConfig) -> JudgeTable:
 
 
 def chosen(dataset: Dataset, domains: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Selects the tools of some domains, and the queries whose only label is among them.
+    """Select the tools of some domains, and the queries whose only label is among them.
 
     Returns:
       id -> position of its domain, for tools and for queries.
@@ -75,7 +75,7 @@ def chosen(dataset: Dataset, domains: Sequence[str]) -> tuple[dict[str, int], di
 
 
 def begun(path: Path, model: str, tools: list[str], queries: list[str]) -> JudgeTable:
-    """Reads the table of an earlier call, or makes an empty one.
+    """Read the table of an earlier call, or make an empty one.
 
     Raises:
       ValueError: if the earlier call had another model, prompt or pairs.
@@ -96,7 +96,7 @@ def begun(path: Path, model: str, tools: list[str], queries: list[str]) -> Judge
 def pairs(
     dataset: Dataset, text_of: Callable[..., str], table: JudgeTable
 ) -> Callable[[int, int], Messages]:
-    """Builds the questions: (query, tool), as positions in the table -> question."""
+    """Build the questions: (query, tool), as positions in the table -> question."""
     documents = dict(zip(dataset.tool_ids, dataset.documents, strict=True))
     texts = dict(zip(dataset.query_ids, dataset.queries, strict=True))
     tools = [text_of(documents[tool]) for tool in table.tools]
@@ -114,7 +114,7 @@ def fill(
     batch: int,
     minutes: float | None,
 ) -> JudgeTable:
-    """Asks in order, tool by tool; writes the table after each batch."""
+    """Ask in order, tool by tool; write the table after each batch."""
     end = None if minutes is None else time.monotonic() + 60 * minutes
     yes = table.yes.copy()
     unasked = np.argwhere(np.isnan(yes)).tolist()

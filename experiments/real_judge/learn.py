@@ -63,7 +63,7 @@ class Calibration(NamedTuple):
 
 @experiment("real_judge_learn")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Measures the judge, then every learner with each kind of reward."""
+    """Measure the judge, then every learner with each kind of reward."""
     pairs = joined(task_of(cfg), load(TABLE if cfg.table is None else Path(cfg.table)))
     apart, pairs = parted(pairs, cfg.calibration, cfg.seed)
     threshold = best_threshold(apart.yes, apart.right)
@@ -86,7 +86,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses unknown rewards and numbers that are out of range."""
+    """Refuse unknown rewards and numbers that are out of range."""
     for kind in cfg.rewards:
         require("rewards", kind, f"some of {', '.join(REWARDS)}", REWARDS.__contains__)
     for name in ("exposures", "seeds", "chunk", "ranks"):
@@ -97,7 +97,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints the judge's errors, then a table for each kind of reward."""
+    """Print the judge's errors, then a table for each kind of reward."""
     for name, value in results.items():
         if name.startswith(("judge/", "theory/")):
             print(f"{name:<32} {value['mean']:.4g}")
@@ -114,7 +114,7 @@ def measure(
     kind: str,
     environment: Environment,
 ) -> dict[str, np.ndarray]:
-    """Chooses a learner's settings in an environment of a kind, and streams what is reported.
+    """Choose a learner's settings in an environment of a kind, and stream what is reported.
 
     Returns:
       ``online``, ``final`` and ``wrong`` of each seed [S].
@@ -139,12 +139,12 @@ def measure(
 
 
 def with_noise_rate(spec: dict[str, Any], rate: float) -> dict[str, Any]:
-    """Gives the share of wrong verdicts to a learner that has a noise rate, at most 0.49."""
+    """Give the share of wrong verdicts to a learner that has a noise rate, at most 0.49."""
     return spec | {"noise_rate": min(rate, 0.49)} if "noise_rate" in spec else spec
 
 
 def judge_results(pairs: Pairs, ranks: int) -> Results:
-    """Measures the judge's errors."""
+    """Measure the judge's errors."""
     task, yes, right = pairs
     misses, alarms = by_tool(yes, right)
     found = {
@@ -161,7 +161,7 @@ def judge_results(pairs: Pairs, ranks: int) -> Results:
 
 
 def theory(cfg: DictConfig, pairs: Pairs) -> Results:
-    """Computes the bound for noisy rewards: ORAG with rows in the unit ball, hard rewards."""
+    """Compute the bound for noisy rewards: ORAG with rows in the unit ball, hard rewards."""
     learner = jr.orag(tau=0.2, eta=0.01, projection=jr.ball())
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     environment = judge_environment(pairs, "hard", 0.5)
@@ -179,7 +179,7 @@ def theory(cfg: DictConfig, pairs: Pairs) -> Results:
 
 
 def figures(run: RunDirectory, pairs: Pairs) -> None:
-    """Draws the judge's errors by tool, and its calibration."""
+    """Draw the judge's errors by tool, and its calibration."""
     misses, alarms = by_tool(pairs.yes, pairs.right)
     figure, ax = plots.new_figure("no, where the tool is right", "yes, where it is wrong")
     ax.plot(misses, alarms, "o", markersize=4)
@@ -198,7 +198,7 @@ def by_rank(
     scores: Float[np.ndarray, "N I"],
     ranks: int,
 ) -> Float[np.ndarray, " 1+ranks"]:
-    """Computes the share of yes for the right tool, and for each of the nearest wrong tools.
+    """Compute the share of yes for the right tool, and for each of the nearest wrong tools.
 
     Args:
       yes: probability of yes.
@@ -214,7 +214,7 @@ def by_rank(
 def by_tool(
     yes: Float[np.ndarray, "N I"], right: Bool[np.ndarray, "N I"]
 ) -> tuple[Float[np.ndarray, " I"], Float[np.ndarray, " I"]]:
-    """Computes the misses and false alarms of each tool.
+    """Compute the misses and false alarms of each tool.
 
     Returns:
       the share of no among the queries for which a tool is right, NaN for a tool that is never
@@ -229,7 +229,7 @@ def by_tool(
 def calibration(
     yes: Float[np.ndarray, "N I"], right: Bool[np.ndarray, "N I"], bins: int = 10
 ) -> Calibration:
-    """Computes how often the tool is right, by the probability of yes in B bins."""
+    """Compute how often the tool is right, by the probability of yes in B bins."""
     place = np.minimum((yes * bins).astype(int), bins - 1).ravel()
     pairs = np.bincount(place, minlength=bins)
     with np.errstate(invalid="ignore"):
@@ -239,7 +239,7 @@ def calibration(
 
 
 def best_threshold(yes: Float[np.ndarray, "n I"], right: Bool[np.ndarray, "n I"]) -> float:
-    """Returns the threshold with the smallest sum of the rates of misses and false alarms.
+    """Return the threshold with the smallest sum of the rates of misses and false alarms.
 
     It depends on labels: give it queries that are not reported.
     """

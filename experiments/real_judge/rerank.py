@@ -50,7 +50,7 @@ TAU = 0.04  # tau of the slates that measure recognition; the largest in the lea
 
 @experiment("real_judge_rerank")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Measures how often the judge recognises a tool, then every learner with every reranker."""
+    """Measure how often the judge recognises a tool, then every learner with every reranker."""
     pairs = joined(task_of(cfg), load(TABLE if cfg.table is None else Path(cfg.table)))
     tools = len(pairs.task.theta)
     require("shown", cfg.shown, f"at most {tools}, the tools of the table", lambda x: x <= tools)
@@ -70,7 +70,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks rerankers and numbers."""
+    """Check rerankers and numbers."""
     for name in cfg.rerankers:
         require("rerankers", name, f"some of {', '.join(RERANKERS)}", RERANKERS.__contains__)
     for name in ("exposures", "seeds", "chunk", "draws"):
@@ -82,7 +82,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints how often a right tool is recognised, and a line per learner and reranker."""
+    """Print how often a right tool is recognised, and a line per learner and reranker."""
     for name in ("mean", "least", "most", "never", "always"):
         print(f"recognised/{name:<8} {results[f'recognised/{name}']['mean']:.3f}")
     rows = [f"{name}/{learner}" for name in cfg.rerankers for learner in cfg.learners]
@@ -90,7 +90,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def recognised(pairs: Pairs, shown: int, draws: int, seed: int) -> dict[str, float]:
-    """Measures how often the judge uses a shown right tool, over drawn slates."""
+    """Measure how often the judge uses a shown right tool, over drawn slates."""
     task = pairs.task
     found = recognition(
         jr.judging_reranker(pairs.yes),
@@ -113,7 +113,7 @@ def recognised(pairs: Pairs, shown: int, draws: int, seed: int) -> dict[str, flo
 
 
 def environments(pairs: Pairs, recognised: float, shown: int) -> dict[str, Environment]:
-    """Makes the rerankers; the simulated one also finds a right tool by chance, 1 in ``shown``."""
+    """Make the rerankers; the simulated one also finds a right tool by chance, 1 in ``shown``."""
     accuracy = max(0.0, (recognised - 1 / shown) / (1 - 1 / shown))
     return {
         "none": Environment(),
@@ -130,7 +130,7 @@ def recognition(
     key: PRNGKey,
     draws: int,
 ) -> Float[np.ndarray, " N"]:
-    """Computes the share of slates with a right tool on which the reranker uses a right one.
+    """Compute the share of slates with a right tool on which the reranker uses a right one.
 
     Args:
       reranker: reranker of the N queries.

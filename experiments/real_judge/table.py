@@ -35,7 +35,7 @@ class JudgeTable(NamedTuple):
         return float(np.isfinite(self.yes).mean())
 
     def save(self, path: Path) -> None:
-        """Writes or replaces a file in one piece; probabilities are rounded to 16 bits."""
+        """Write or replace a file in one piece; probabilities are rounded to 16 bits."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{os.getpid()}-{path.name}")
         with part.open("wb") as file:
@@ -59,13 +59,13 @@ class Pairs(NamedTuple):
 
 
 def empty(judge: dict[str, str], tools: Sequence[str], queries: Sequence[str]) -> JudgeTable:
-    """Makes a table in which no pair has been asked."""
+    """Make a table in which no pair has been asked."""
     unasked = np.full((len(queries), len(tools)), np.nan, np.float32)
     return JudgeTable(judge, tuple(tools), tuple(queries), unasked)
 
 
 def load(path: Path = TABLE) -> JudgeTable:
-    """Reads a table.
+    """Read a table.
 
     Raises:
       FileNotFoundError: if there is no file yet.
@@ -85,7 +85,7 @@ def load(path: Path = TABLE) -> JudgeTable:
 
 
 def joined(task: Task, table: JudgeTable) -> Pairs:
-    """Joins verdicts to a task that has the queries and tools of the table.
+    """Join verdicts to a task that has the queries and tools of the table.
 
     Returns:
       The longest sequence of first tools with verdicts for all queries, and the queries that one of
@@ -122,7 +122,7 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
 
 
 def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
-    """Splits the queries by question: a share chooses a threshold, the rest is used otherwise."""
+    """Split the queries by question: a share chooses a threshold, the rest is used otherwise."""
     apart = pairs.task.parts(validation=share, seeds=[seed]).validation[0]
     some, rest = (
         Pairs(pairs.task.select(rows), pairs.yes[rows], pairs.right[rows])
@@ -132,7 +132,7 @@ def parted(pairs: Pairs, share: float, seed: int) -> tuple[Pairs, Pairs]:
 
 
 def judge_environment(pairs: Pairs, kind: str, threshold: float) -> Environment:
-    """Makes the environment that rewards by a kind of verdict: labels, hard, soft or threshold."""
+    """Make the environment that rewards by a kind of verdict: labels, hard, soft or threshold."""
     if kind == "labels":
         return Environment()
     if kind == "soft":

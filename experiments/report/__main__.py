@@ -50,7 +50,7 @@ EXPERIMENTS: dict[str, Callable[[DictConfig], Any]] = {
 
 @command("report")
 def main(cfg: DictConfig) -> dict[str, int]:
-    """Writes the report; returns how many runs it shows, and how many are missing."""
+    """Write the report; return how many runs it shows, and how many are missing."""
     require("workers", cfg.workers, ">= 1", lambda n: n >= 1)
     sections = chosen(plain(cfg))
     jobs = {name: list(plan(cfg, section)) for name, section in sections.items()}
@@ -70,7 +70,7 @@ def main(cfg: DictConfig) -> dict[str, int]:
 
 
 def chosen(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the selected sections.
+    """Return the selected sections.
 
     Raises:
       ValueError: if a section, its experiment or its data set is unknown.
@@ -93,7 +93,7 @@ def chosen(cfg: Mapping[str, Any]) -> dict[str, Any]:
 def run_missing(
     cfg: DictConfig, sections: Mapping[str, Any], jobs: Mapping[str, Sequence[Job]]
 ) -> None:
-    """Runs unfinished jobs with data side by side; timed jobs run last and one at a time."""
+    """Run unfinished jobs with data side by side; timed jobs run last and one at a time."""
     begin, tasks = time.perf_counter(), {}
     for name, section in sections.items():
         for job in jobs[name]:
@@ -106,7 +106,7 @@ def run_missing(
 
 
 def chains(tasks: Iterable[Task]) -> list[list[Task]]:
-    """Puts tasks that train shared models into one chain, each other task into its own."""
+    """Put tasks that train shared models into one chain, each other task into its own."""
     training, others = [], []
     for run, job in tasks:
         (training if "models" in job.cfg else others).append((run, job))
@@ -114,7 +114,7 @@ def chains(tasks: Iterable[Task]) -> list[list[Task]]:
 
 
 def duration(directories: Iterable[Path]) -> str:
-    """Formats the total duration of runs."""
+    """Format the total duration of runs."""
     files = [path for folder in directories if (path := folder / "speed.json").exists()]
     minutes = sum(json.loads(path.read_text())["seconds"] for path in files) / 60
     return (

@@ -41,7 +41,7 @@ class Job(NamedTuple):
 
 
 def plan(cfg: DictConfig, section: Mapping[str, Any]) -> Iterator[Job]:
-    """Yields the runs of a section: its data sets times the points of its sweep.
+    """Yield the runs of a section: its data sets times the points of its sweep.
 
     Args:
       cfg: config of the report, with the overrides of each data set.
@@ -67,7 +67,7 @@ def plan(cfg: DictConfig, section: Mapping[str, Any]) -> Iterator[Job]:
 
 
 def changes_of(config: str, overrides: list[str]) -> Iterator[tuple[str, ...]]:
-    """Yields the overrides of Hydra's sweeper, for a config with a preset."""
+    """Yield the overrides of Hydra's sweeper, for a config with a preset."""
     params = plain(_compose(config, overrides).hydra.sweeper.params)
     lines = [f"{key}={values}" for key, values in params.items()]
     swept = OverridesParser.create().parse_overrides(lines)
@@ -77,7 +77,7 @@ def changes_of(config: str, overrides: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def composed(config: str, overrides: list[str]) -> DictConfig:
-    """Composes a config as on the command line, with the directory of the run."""
+    """Compose a config as on the command line, with the directory of the run."""
     cfg = _compose(config, overrides)
     directory = cfg.hydra.run.dir
     OmegaConf.set_readonly(cfg, False)

@@ -16,7 +16,7 @@ from jaxret.runtime import tracking
 
 
 def section(name: str, spec: Mapping[str, Any], jobs: Sequence[Job], directory: Path) -> str:
-    """Formats one section.
+    """Format one section.
 
     Args:
       name: name of the section.
@@ -69,7 +69,7 @@ def section(name: str, spec: Mapping[str, Any], jobs: Sequence[Job], directory: 
 
 
 def why(job: Job) -> str:
-    """Explains why a run is missing."""
+    """Explain why a run is missing."""
     if job.missing_data:
         return f"Missing: its data are not at `{job.data}` (give `data=`)."
     return "Missing: not run yet (`run=true`, or the command above)."
@@ -78,7 +78,7 @@ def why(job: Job) -> str:
 def table(
     results: Mapping[str, Mapping[str, Any]], rows: Sequence[str] | None, columns: Sequence[str]
 ) -> str:
-    """Formats mean ± standard error of the results ``row/column``, without empty rows.
+    """Format mean ± standard error of the results ``row/column``, without empty rows.
 
     Args:
       results: results of a run.
@@ -97,7 +97,7 @@ def table(
 
 
 def draw(curves: Mapping[str, tuple[Job, str]], path: Path) -> None:
-    """Draws named curves ``learner/kind`` of runs; all except regret as running means."""
+    """Draw named curves ``learner/kind`` of runs; all except regret as running means."""
     kinds = {curve.rpartition("/")[2] for _, curve in curves.values()}
     figure, ax = plots.new_figure("round", ", ".join(sorted(kinds)))
     for name, (job, curve) in curves.items():

@@ -22,7 +22,7 @@ Task: TypeAlias = tuple[Callable[[DictConfig], Any], Job]  # the experiment's ma
 
 
 def side_by_side(chains: Sequence[Sequence[Task]], workers: int) -> None:
-    """Runs all chains side by side, and the tasks of a chain one after another.
+    """Run all chains side by side, and the tasks of a chain one after another.
 
     A run that fails is reported and does not stop the others.
 
@@ -55,7 +55,7 @@ def side_by_side(chains: Sequence[Sequence[Task]], workers: int) -> None:
 
 
 def _work(chains: Sequence[Sequence[Task]], begun, workers: int) -> None:
-    """Runs chains that no other worker has begun, until none is left."""
+    """Run chains that no other worker has begun, until none is left."""
     flags, cores = os.environ.get("XLA_FLAGS", ""), os.cpu_count() or 1
     if "device_count" not in flags:  # a share of the devices that a single run would have
         share = f"--xla_force_host_platform_device_count={max(1, cores // workers)}"
@@ -70,7 +70,7 @@ def _work(chains: Sequence[Sequence[Task]], begun, workers: int) -> None:
 
 
 def _run(run: Callable[[DictConfig], Any], job: Job) -> None:
-    """Executes one run, with its output stored beside its results."""
+    """Execute one run, with its output stored beside its results."""
     job.directory.mkdir(parents=True, exist_ok=True)
     print(f"== {job.command}", flush=True)
     begin, failure = time.perf_counter(), ""

@@ -50,7 +50,7 @@ class Bench:
 
     @property
     def hooks(self) -> Hooks:
-        """Connects training with the run: what it tracks, and when it stops."""
+        """Connect training with the run: what it tracks, and when it stops."""
         return Hooks(tracker=self.run.tracker, interrupted=self.run.interrupted, say=print)
 
     @property
@@ -61,17 +61,17 @@ class Bench:
         return Parts(training=train, validation=validation, heldout=test)
 
     def texts(self, rows: Rows) -> list[str]:
-        """Returns the texts of some queries, as they are encoded."""
+        """Return the texts of some queries, as they are encoded."""
         assert self.task.texts is not None
         return [self.task.texts[row] for row in rows]
 
     def ranking(self, name: str, seed: int, part: str, compute: Callable[[], Ranking]) -> Ranking:
-        """Computes the ranking of a part by a method of a seed, or reads it from the run."""
+        """Compute the ranking of a part by a method of a seed, or read it from the run."""
         found = self.run.result(f"{name}-{seed}-{part}", lambda: compute()._asdict())
         assert len(found["items"]) == len(getattr(self.parts, part))
         return Ranking(**found)
 
     def search(self, retriever: Retriever, part: str) -> Ranking:
-        """Ranks the queries of a part by a first stage; of equal scores the earlier row wins."""
+        """Rank the queries of a part by a first stage; of equal scores the earlier row wins."""
         texts = self.texts(getattr(self.parts, part))
         return search(retriever, texts, self.kept)

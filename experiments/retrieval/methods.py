@@ -52,7 +52,7 @@ Read: TypeAlias = Callable[[Texts], Features]
 
 
 def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
-    """Ranks the queries of a part by a method.
+    """Rank the queries of a part by a method.
 
     Args:
       bench: data, parts and recipes.
@@ -76,12 +76,12 @@ def rank(bench: Bench, name: str, seed: int, part: str = "test") -> Ranking:
 
 
 def cut(ranking: Ranking, k: int) -> Ranking:
-    """Returns the k best of each list."""
+    """Return the k best of each list."""
     return Ranking(items=ranking.items[:, :k], scores=ranking.scores[:, :k])
 
 
 def retriever(bench: Bench, name: str, seed: int) -> Retriever:
-    """Returns a method that searches the catalogue itself."""
+    """Return a method that searches the catalogue itself."""
     if name in bench.recipes:
         recipe = bench.recipes[name]
         more = {"first": ranked_by(bench, recipe["hard"], 0)} if recipe["model"] == "dpr" else {}
@@ -92,7 +92,7 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
 
 
 def learnt_online(bench: Bench, name: str, seed: int) -> Retriever:
-    """Returns what an online learner has learnt from a stream of training queries.
+    """Return what an online learner has learnt from a stream of training queries.
 
     These are its last rows, and its query map where it has one. Each training query comes
     ``online.exposures`` times, or once for ``NAME+once`` (ORAG Tables 1 and 2), in an order of each
@@ -134,7 +134,7 @@ def learnt_online(bench: Bench, name: str, seed: int) -> Retriever:
 
 
 def untrained(bench: Bench, name: str) -> Retriever:
-    """Returns a method without a recipe."""
+    """Return a method without a recipe."""
     train, validation = bench.tasks.train, bench.tasks.validation
     if name == "bm25":
         return bm25.bm25(bench.task.documents or ())
@@ -152,7 +152,7 @@ def untrained(bench: Bench, name: str) -> Retriever:
 
 
 def reranker(bench: Bench, name: str, seed: int) -> Reranker:
-    """Returns a method that sorts a list; ``NAME+first`` adds the first stage's score."""
+    """Return a method that sorts a list; ``NAME+first`` adds the first stage's score."""
     recipe, _, extra = name.partition("+")
     first = first_stage(bench, recipe, seed)
     found = _fitted(RERANKERS, bench, recipe, seed, first=first)
@@ -165,7 +165,7 @@ def reranker(bench: Bench, name: str, seed: int) -> Reranker:
 
 
 def first_stage(bench: Bench, recipe: str, seed: int) -> FirstStage:
-    """Returns the first stage that retrieves the candidates of a recipe's reranker."""
+    """Return the first stage that retrieves the candidates of a recipe's reranker."""
     settings = bench.recipes[recipe]
     if settings["first"] == "tool2vec":
         return tool2vec.tool2vec_stage(bench.tasks.train, settings["leave_out"])
@@ -173,7 +173,7 @@ def first_stage(bench: Bench, recipe: str, seed: int) -> FirstStage:
 
 
 def ranked_by(bench: Bench, name: str, seed: int) -> FirstStage:
-    """Returns a method as a first stage, whose rankings are kept in the run."""
+    """Return a method as a first stage, whose rankings are kept in the run."""
 
     def search(task: Task, k: int) -> Ranking:
         part = Split._fields[[one is task for one in bench.tasks].index(True)]
@@ -183,13 +183,13 @@ def ranked_by(bench: Bench, name: str, seed: int) -> FirstStage:
 
 
 def before(bench: Bench, name: str) -> str | None:
-    """Returns the method whose list this one sorts; None where it searches the catalogue itself."""
+    """Return the method whose list this one sorts; None where it searches the catalogue itself."""
     settings = bench.recipes.get(name.partition("+")[0], {})
     return settings["first"] if settings.get("model") in (*RERANKERS, "refit") else None
 
 
 def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -> Second:
-    """Returns what a method does with the list of the method before it.
+    """Return what a method does with the list of the method before it.
 
     Args:
       bench: data, parts and recipes.
@@ -215,7 +215,7 @@ def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -
 
 
 def seeds(bench: Bench, name: str) -> range:
-    """Returns the seeds of a method's training or stream; one seed where nothing is random."""
+    """Return the seeds of a method's training or stream; one seed where nothing is random."""
     cfg, base = bench.cfg, name.partition("+")[0]
     streams = base in (cfg.get("learners") or {})
     count = cfg.seeds if base in bench.recipes else cfg.online.seeds if streams else 1
@@ -223,7 +223,7 @@ def seeds(bench: Bench, name: str) -> range:
 
 
 def sees(cfg: DictConfig, name: str) -> str:
-    """Returns what a method learns from: nothing, bits or labels."""
+    """Return what a method learns from: nothing, bits or labels."""
     base = name.partition("+")[0]
     if base in (cfg.get("learners") or {}):
         learner = learner_grid(base, plain(cfg.learners)[base]).learner(0)
@@ -234,7 +234,7 @@ def sees(cfg: DictConfig, name: str) -> str:
 
 
 def check(cfg: DictConfig, names: Sequence[str]) -> None:
-    """Refuses unknown methods and wrong settings, before anything is loaded or trained."""
+    """Refuse unknown methods and wrong settings, before anything is loaded or trained."""
     cuts, recipes = list(cfg.cuts), plain(cfg.recipes)
     require("part", cfg.part, f"one of {', '.join(Split._fields)}", Split._fields.__contains__)
     grids = plain(cfg.learners) if cfg.get("learners") else {}
@@ -269,7 +269,7 @@ def check(cfg: DictConfig, names: Sequence[str]) -> None:
 
 
 def check_below(recipes: Mapping[str, Mapping[str, Any]], name: str) -> None:
-    """Refuses the recipe of a reranker whose first stage is unknown or has wrong settings."""
+    """Refuse the recipe of a reranker whose first stage is unknown or has wrong settings."""
     known = [*UNTRAINED, *(one for one in recipes if recipes[one]["model"] in RETRIEVERS)]
     first, allowed = recipes[name]["first"], f"one of {', '.join(known)}"
     require(f"recipes.{name}.first", first, allowed, known.__contains__)
@@ -278,7 +278,7 @@ def check_below(recipes: Mapping[str, Mapping[str, Any]], name: str) -> None:
 
 
 def _fitted(kinds: Mapping[str, Any], bench: Bench, name: str, seed: int, **more: Any) -> Any:
-    """Fits the method of a recipe to the training part."""
+    """Fit the method of a recipe to the training part."""
     recipe, tasks = bench.recipes[name], bench.tasks
     return kinds[recipe["model"]].fit(
         tasks.train,

@@ -29,7 +29,7 @@ METHODS: dict[str, Any] = {**RERANKERS, **RETRIEVERS, "refit": refit}
 
 
 def config_of(name: str, recipe: Mapping[str, Any]) -> Any:
-    """Makes the Config of a recipe.
+    """Make the Config of a recipe.
 
     Raises:
       ValueError: if a setting is unknown or out of range.
@@ -44,7 +44,7 @@ def config_of(name: str, recipe: Mapping[str, Any]) -> Any:
 
 
 def _key(name: str) -> str:
-    """Returns the config key of a recipe; NAME_paper and NAME_tiny replace NAME."""
+    """Return the config key of a recipe; NAME_paper and NAME_tiny replace NAME."""
     return f"recipes.{re.sub('_(paper|tiny)$', '', name)}"
 
 

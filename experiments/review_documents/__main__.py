@@ -23,7 +23,7 @@ from experiments.review_documents.page import Review, summary
 
 @command("review_documents")
 def main(cfg: DictConfig) -> dict[str, float]:
-    """Serves the page until it is ended; returns the shares that passed and of each problem."""
+    """Serve the page until it is ended; return the shares that passed and of each problem."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # background jobs get no Ctrl-C
     run = Path(cfg.run)
     results = run / "reviews.jsonl"

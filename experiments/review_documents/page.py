@@ -68,16 +68,16 @@ class Review:
         self._http.server_close()
 
     def serve(self) -> None:
-        """Serves requests until `stop` is called or Ctrl-C is pressed."""
+        """Serve requests until `stop` is called or Ctrl-C is pressed."""
         with suppress(KeyboardInterrupt):
             self._http.serve_forever(poll_interval=0.1)
 
     def stop(self) -> None:
-        """Ends `serve`; called from another thread."""
+        """End `serve`; called from another thread."""
         self._http.shutdown()
 
     def state(self) -> dict[str, Any]:
-        """Returns the tools, this reviewer's answers and the name of the reviewer."""
+        """Return the tools, this reviewer's answers and the name of the reviewer."""
         answers = latest(self.results, self.reviewer)
         return {
             "tools": list(self.tools.values()),
@@ -86,7 +86,7 @@ class Review:
         }
 
     def add(self, answer: Any) -> None:
-        """Appends one answer.
+        """Append one answer.
 
         Raises:
           ValueError: the answer has a wrong field, or its tool is not in the sample.
@@ -99,7 +99,7 @@ class Review:
 
 
 def latest(results: Path, reviewer: str | None = None) -> dict[str, dict[str, Any]]:
-    """Returns the last answer to each tool: of one reviewer, or of any where None is given."""
+    """Return the last answer to each tool: of one reviewer, or of any where None is given."""
     if not results.exists():
         return {}
     rows = json_lines(results, holds="answers of a reviewer", fields=(*FIELDS, "reviewer"))
@@ -107,7 +107,7 @@ def latest(results: Path, reviewer: str | None = None) -> dict[str, dict[str, An
 
 
 def summary(results: Path) -> dict[str, float]:
-    """Returns the number of tools reviewed, and the shares that passed and had each problem."""
+    """Return the number of tools reviewed, and the shares that passed and had each problem."""
     answers = latest(results).values()
     shares = {"reviewed": float(len(answers))}
     if answers:
@@ -119,7 +119,7 @@ def summary(results: Path) -> dict[str, float]:
 
 
 def append(path: Path, row: dict[str, Any]) -> None:
-    """Appends a line to a file, and truncates the file again if the write fails.
+    """Append a line to a file, and truncate the file again if the write fails.
 
     Raises:
       OSError: the disk is full, or the file is not writable.
@@ -137,7 +137,7 @@ def append(path: Path, row: dict[str, Any]) -> None:
 
 
 def drop_torn_line(path: Path) -> None:
-    """Removes an unfinished last line, as a killed process leaves it."""
+    """Remove an unfinished last line, as a killed process leaves it."""
     if path.exists():
         whole, end, torn = path.read_bytes().rpartition(b"\n")
         if torn:
@@ -145,7 +145,7 @@ def drop_torn_line(path: Path) -> None:
 
 
 def checked(answer: Any, tools: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields of an answer to one of these tools.
+    """Return the fields of an answer to one of these tools.
 
     Raises:
       ValueError: a field is missing, unknown or has a wrong value, or the tool is unknown.
@@ -204,7 +204,7 @@ def _handler(review: Review) -> type[BaseHTTPRequestHandler]:
                 raise ValueError(f"an answer must be JSON: {error}") from error
 
         def _from_here(self) -> bool:
-            """Refuses requests under another host name, as pages of other sites would send them."""
+            """Refuse requests under another host name, as pages of other sites would send them."""
             if self.headers.get("Host") == review.url.removeprefix("http://").rstrip("/"):
                 return True
             self._json(403, {"error": f"open {review.url} itself"})

@@ -57,7 +57,7 @@ POLICIES = {"greedy": jr.policies.greedy, "softmax": jr.policies.softmax}  # pol
 
 @experiment("scenarios")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every learner in every scenario; writes the page and its figures."""
+    """Run every learner in every scenario; write the page and its figures."""
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     validation = task.parts(validation=cfg.validation, seeds=seeds).validation
     rounds = cfg.exposures * int((~validation).sum(axis=1).min())  # the shortest stream over seeds
@@ -67,7 +67,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
 
     def choose(grid):
-        """Chooses the settings of a learner in the calm environment."""
+        """Choose the settings of a learner in the calm environment."""
         step, ndcg = f"{grid.name}-choice", f"ndcg@{cfg.k}"
 
         def compute():
@@ -77,7 +77,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         return grid._replace(settings=run.result(step, compute)["settings"])
 
     def simulated(name, learner, environment):
-        """Simulates a learner: success [S, T], and whether its guard stopped it [S]."""
+        """Simulate a learner: success [S, T], and whether its guard stopped it [S]."""
 
         def compute():
             cut: dict[str, Any] = {"part": ~validation, "rounds": rounds, **stream}
@@ -90,7 +90,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         return run.result(name, compute)
 
     def learn_in(name, one):
-        """Runs every learner in a scenario: its results, and the curves of its figure."""
+        """Run every learner in a scenario: its results, and the curves of its figure."""
         environment, begins = one.environment(place), place.at(one.begins)
         static, calm = jr.frozen(k=one.shown), "calm" if one.shown == 1 else f"{name}-calm"
         quiet = simulated(f"{calm}-static", static, one.calm)["success"]
@@ -125,7 +125,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses unknown scenarios and learners, and numbers that are out of range."""
+    """Refuse unknown scenarios and learners, and numbers that are out of range."""
     learner_grids(cfg)
     for name in cfg.only or ():
         known = ", ".join(cfg.scenarios)
@@ -141,7 +141,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints a table per scenario, and writes the page."""
+    """Print a table per scenario, and write the page."""
     specs, learners = plain(cfg.scenarios), [*dict.fromkeys(["frozen", *cfg.learners])]
     for name in scenarios(cfg):
         shown = [f"{name}/{one}" for one in learners if f"{name}/{one}/accuracy" in results]
@@ -155,19 +155,19 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def scenarios(cfg: DictConfig) -> dict[str, Scenario]:
-    """Reads the scenarios of ``only``, or all of them, by name."""
+    """Read the scenarios of ``only``, or all of them, by name."""
     specs = plain(cfg.scenarios)
     return {name: scenario(name, specs[name]) for name in cfg.only or specs}
 
 
 def describe(spec: Mapping[str, Any]) -> str:
-    """Formats the settings of a scenario."""
+    """Format the settings of a scenario."""
     given = ", ".join(f"{key} {value}" for key, value in spec.items() if key != "name")
     return f"`{spec['name']}`: {given}."
 
 
 def showing(grid: LearnerGrid, spec: Mapping[str, Any], k: int) -> LearnerGrid | None:
-    """Returns the learners of a grid with k tools shown in a round; None where they cannot.
+    """Return the learners of a grid with k tools shown in a round; None where they cannot.
 
     Args:
       grid: grid of learners that show one tool, with any settings.
@@ -186,7 +186,7 @@ def showing(grid: LearnerGrid, spec: Mapping[str, Any], k: int) -> LearnerGrid |
 
 
 def with_slate(learner: Learner, k: int) -> Learner:
-    """Returns a rank-one learner, with or without experience replay, that shows k tools."""
+    """Return a rank-one learner, with or without experience replay, that shows k tools."""
     structure = learner.structure
     if isinstance(structure, Replay):
         rule, *settings = structure

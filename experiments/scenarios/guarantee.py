@@ -64,33 +64,33 @@ class Guarded(NamedTuple):
 
 
 def harms(past: Past):
-    """The tool of static retrieval is always right, the learner's never."""
+    """Let the tool of static retrieval be always right, the learner's never."""
     return past.lots >= jnp.array([0.0, 1.0])
 
 
 def worse(past: Past):
-    """The tool of static retrieval is right in 0.4 of the rounds, the learner's in 0.2."""
+    """Let the tool of static retrieval be right in 0.4 of the rounds, the learner's in 0.2."""
     return past.lots < jnp.array([0.4, 0.2])
 
 
 def equal(past: Past):
-    """Both tools are always right: nothing is lost, and the guard should rarely stop."""
+    """Let both tools be always right: nothing is lost, and the guard should rarely stop."""
     return past.lots >= 0
 
 
 def drifts(past: Past):
-    """The learner's tool is better by 0.4 for half of the rounds, and then worse by 0.4."""
+    """Let the learner's tool be better by 0.4 for half of the rounds, and then worse by 0.4."""
     return past.lots < jnp.where(past.time < 0.5, jnp.array([0.2, 0.6]), jnp.array([0.6, 0.2]))
 
 
 def turns(past: Past):
-    """The learner's tool is better by 0.4, then worse by 0.4, ten times in turn."""
+    """Let the learner's tool be better by 0.4, then worse by 0.4, ten times in turn."""
     late = (past.time * 20).astype(int) % 2
     return past.lots < jnp.where(late == 0, jnp.array([0.2, 0.6]), jnp.array([0.6, 0.2]))
 
 
 def knows(past: Past):
-    """Both tools are right until the bound happens to be below the loss; then as in `harms`."""
+    """Let both tools be right until the bound happens to be below the loss; then as in `harms`."""
     return jnp.stack([jnp.asarray(True), past.loss < past.bound])
 
 
@@ -102,7 +102,7 @@ ENVIRONMENTS: dict[str, Callable[[Past], Bool[Array, " 2"]]] = {
 
 @experiment("scenarios_guarantee")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Simulates every guard in every environment."""
+    """Simulate every guard in every environment."""
     results = {}
     for guard in (bar := Progress(list(guards(cfg)), unit="guard")):
         bar.set_postfix_str(str(guard))
@@ -118,7 +118,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Refuses guards whose settings are out of range."""
+    """Refuse guards whose settings are out of range."""
     for name in ("seeds", "runs", "rounds"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     for guard in guards(cfg):
@@ -128,7 +128,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints how often the guarantee was violated, and how often the learner was stopped."""
+    """Print how often the guarantee was violated, and how often the learner was stopped."""
     rows = [str(guard) for guard in guards(cfg)]
     for kind in ("violated", "stopped"):
         columns = [f"{environment}/{kind}" for environment in ENVIRONMENTS]
@@ -137,13 +137,13 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def guards(cfg: DictConfig) -> Iterator[Guarded]:
-    """Yields the guards of all settings."""
+    """Yield the guards of all settings."""
     for numbers in product(cfg.deltas, cfg.epsilons, cfg.times):
         yield Guarded(*numbers)
 
 
 def contrarian() -> Learner:
-    """Returns a learner that shows the worst tool by the documents, and learns nothing."""
+    """Return a learner that shows the worst tool by the documents, and learns nothing."""
     inner = jr.frozen()
     start = lambda theta, available=None: inner.init(-theta, available)  # noqa: E731
     return inner._replace(name="contrarian", init=start)
@@ -152,7 +152,7 @@ def contrarian() -> Learner:
 def played(
     kind: Guarded, key: PRNGKey, *, rounds: int, runs: int
 ) -> tuple[Float[Array, "E R"], Bool[Array, "E R"]]:
-    """Simulates many runs in each environment.
+    """Simulate many runs in each environment.
 
     The environment decides the rewards of both tools before the guard draws.
 

@@ -34,11 +34,11 @@ class Place:
     cache: Path  # folder of encoded texts
 
     def at(self, share: float) -> int:
-        """Returns the round at a share of the stream."""
+        """Return the round at a share of the stream."""
         return round(share * self.rounds)
 
     def documents(self, name: str) -> Float[np.ndarray, "I d"]:
-        """Encodes the tools by another template."""
+        """Encode the tools by another template."""
         assert self.task.dataset is not None
         assert self.task.encoder is not None
         texts = [template(name)(one) for one in self.task.dataset.documents]
@@ -56,7 +56,7 @@ class Scenario:
 
 
 def swapped(*, share: float, at: float) -> Scenario:
-    """Drift: the tools of a share exchange their queries."""
+    """Exchange the queries of a share of the tools (drift)."""
     require("share", share, "in (0, 1]", lambda x: 0 < x <= 1)
     require("at", at, "in [0, 1]", lambda x: 0 <= x <= 1)
 
@@ -69,7 +69,7 @@ def swapped(*, share: float, at: float) -> Scenario:
 
 
 def turning(*, angle: float) -> Scenario:
-    """Drift: all queries rotate, by ``angle`` radians over the stream."""
+    """Rotate all queries, by ``angle`` radians over the stream (drift)."""
 
     def environment(place):
         queries, rounds = place.task.queries, place.rounds
@@ -80,20 +80,20 @@ def turning(*, angle: float) -> Scenario:
 
 
 def late(*, mean: float) -> Scenario:
-    """Feedback is delayed by ``mean`` rounds on average, and comes out of order."""
+    """Delay feedback by ``mean`` rounds on average, so that it comes out of order."""
     part = interventions.geometric_delay(mean=mean)
     return Scenario(environment=lambda place: Environment(delay=part))
 
 
 def silent(*, after_success: float, after_failure: float) -> Scenario:
-    """No feedback is observed in these shares of the rounds."""
+    """Observe no feedback in these shares of the rounds."""
     shares = {"after_success": after_success, "after_failure": after_failure}
     part = feedback.censored_by_success(**shares)
     return Scenario(environment=lambda place: Environment(censoring=part))
 
 
 def noisy(*, most: float) -> Scenario:
-    """Rewards are flipped, at a rate of each tool's own between 0 and ``most``."""
+    """Flip rewards, at a rate of each tool's own between 0 and ``most``."""
     require("most", most, "in [0, 0.5]", lambda x: 0 <= x <= 0.5)
 
     def environment(place):
@@ -104,7 +104,7 @@ def noisy(*, most: float) -> Scenario:
 
 
 def praised(*, false_reward: float) -> Scenario:
-    """An attacker gives one reward to the tool that static retrieval shows wrongly most often."""
+    """Attack: give one reward to the tool that static retrieval shows wrongly most often."""
     require("false_reward", false_reward, "in [0, 1]", lambda x: 0 <= x <= 1)
 
     def environment(place):
@@ -119,7 +119,7 @@ def praised(*, false_reward: float) -> Scenario:
 
 
 def lying(*, share: float) -> Scenario:
-    """A share of the users flip every reward."""
+    """Flip every reward of a share of the users."""
     require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
 
     def environment(place):
@@ -130,7 +130,7 @@ def lying(*, share: float) -> Scenario:
 
 
 def arriving(*, share: float, first: float, last: float) -> Scenario:
-    """Cold start: a share of the tools arrive one by one."""
+    """Add a share of the tools one by one (cold start)."""
     require("share", share, "in [0, 1)", lambda x: 0 <= x < 1)
     require("first", first, f"in 0 .. last={last} <= 1", lambda x: 0 <= x <= last <= 1)
 
@@ -145,7 +145,7 @@ def arriving(*, share: float, first: float, last: float) -> Scenario:
 
 
 def doubling(*, at: float) -> Scenario:
-    """Cold start: half of the catalogue arrives at once."""
+    """Add half of the catalogue at once (cold start)."""
     require("at", at, "in [0, 1]", lambda x: 0 <= x <= 1)
 
     def environment(place):
@@ -157,7 +157,7 @@ def doubling(*, at: float) -> Scenario:
 
 
 def rewritten(*, document: str, how: How, at: float) -> Scenario:
-    """All documents are rewritten with another template."""
+    """Rewrite all documents with another template."""
     template(document)  # raises for an unknown name
     require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
     require("at", at, "in (0, 1]", lambda x: 0 < x <= 1)
@@ -171,7 +171,7 @@ def rewritten(*, document: str, how: How, at: float) -> Scenario:
 
 
 def clicked(*, shown: int, bias: float, lure: float) -> Scenario:
-    """Several tools are shown and one is clicked; calm: without position bias."""
+    """Show several tools, of which one is clicked; calm: without position bias."""
     require("shown", shown, ">= 1", lambda n: n >= 1)
     user, fair = (feedback.position_biased_clicks(bias=x, lure=lure) for x in (bias, 0.0))
     calm = Environment(reranker=fair)
@@ -179,7 +179,7 @@ def clicked(*, shown: int, bias: float, lure: float) -> Scenario:
 
 
 def restarted(*, at: float, ago: float) -> Scenario:
-    """The learner is restarted from an older snapshot."""
+    """Restart the learner from an older snapshot."""
     require("at", at, "in (0, 1]", lambda x: 0 < x <= 1)
     require("ago", ago, f"in (0, at={at}]", lambda x: 0 < x <= at)
 
@@ -211,7 +211,7 @@ REGISTRY = {
 
 
 def scenario(name: str, spec: Mapping[str, Any]) -> Scenario:
-    """Reads the settings of a scenario.
+    """Read the settings of a scenario.
 
     Args:
       name: name of the scenario, for messages.
@@ -224,7 +224,7 @@ def scenario(name: str, spec: Mapping[str, Any]) -> Scenario:
 
 
 def of_static(environment: Environment) -> Environment:
-    """Returns the environment of static retrieval, which ranks by the current documents."""
+    """Return the environment of static retrieval, which ranks by the current documents."""
     if environment.rewriting is None:
         return environment
     return environment._replace(rewriting=environment.rewriting._replace(how="reset"))

@@ -24,7 +24,7 @@ class Windows(NamedTuple):
 def measures(
     success: Success, calm: Success, static: Success, begins: int, windows: Windows
 ) -> dict[str, Float[np.ndarray, " S"]]:
-    """Compares a learner in a scenario with the calm environment and with static retrieval.
+    """Compare a learner in a scenario with the calm environment and with static retrieval.
 
     Args:
       success: success of the learner in the scenario.
@@ -60,7 +60,7 @@ def measures(
 def of_guard(
     guarded: Mapping[str, np.ndarray], free: Success, static: Success, windows: Windows
 ) -> dict[str, Float[np.ndarray, " S"]]:
-    """Computes the cost of a guard, and the losses that remain with it.
+    """Compute the cost of a guard, and the losses that remain with it.
 
     Args:
       guarded: ``success`` [S, T] of the guarded learner, and ``stopped`` [S].
@@ -78,13 +78,13 @@ def of_guard(
 
 
 def means(values: Success, rounds: int) -> Float[np.ndarray, "S n"]:
-    """Computes the means of all whole windows, in order; of all rounds, where they are fewer."""
+    """Compute the means of all whole windows, in order; of all rounds, where they are fewer."""
     width = min(rounds, values.shape[1])
     return plots.running_mean(values, width)[:, width - 1 :]
 
 
 def largest_loss(success: Success, static: Success) -> Float[np.ndarray, " S"]:
-    """Computes the largest number of successes that a learner was behind static retrieval.
+    """Compute the largest number of successes that a learner was behind static retrieval.
 
     It is 0 for a learner that was never behind.
     """

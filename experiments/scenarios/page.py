@@ -36,7 +36,7 @@ def text(
     scenarios: Mapping[str, str],
     learners: Sequence[str],
 ) -> str:
-    """Formats the page; it links to the figures ``<scenario>.png`` in the same folder.
+    """Format the page; it links to the figures ``<scenario>.png`` in the same folder.
 
     Args:
       title: title of the page.
@@ -53,7 +53,7 @@ def text(
 def overview(
     results: Mapping[str, Mapping[str, Any]], scenarios: Sequence[str], learners: Sequence[str]
 ) -> str:
-    """Formats the worst window of each learner minus static retrieval's, a row per scenario."""
+    """Format the worst window of each learner minus static retrieval's, a row per scenario."""
     rules = [rule for rule in learners if rule != "frozen"]
     rows = []
     for name in scenarios:
@@ -63,7 +63,7 @@ def overview(
 
 
 def table(results: Mapping[str, Mapping[str, Any]], scenario: str, learners: Sequence[str]) -> str:
-    """Formats the table of a scenario, a row per learner."""
+    """Format the table of a scenario, a row per learner."""
     rows = []
     for learner in learners:
         row = f"{scenario}/{learner}"
@@ -74,7 +74,7 @@ def table(results: Mapping[str, Mapping[str, Any]], scenario: str, learners: Seq
 
 
 def cell(value: Mapping[str, Any] | None, digits: int) -> str:
-    """Formats mean ± standard error; errors that round to 0 and missing values are left out."""
+    """Format mean ± standard error; errors that round to 0 and missing values are left out."""
     if value is None:
         return ""
     shown = value["stderr"] >= 0.5 * 10**-digits
@@ -83,7 +83,7 @@ def cell(value: Mapping[str, Any] | None, digits: int) -> str:
 
 
 def figure(curves: Mapping[str, Float[np.ndarray, "S T"]], window: int, begins: int) -> Figure:
-    """Draws the running mean of every learner's success, and a line where the trouble begins.
+    """Draw the running mean of every learner's success, and a line where the trouble begins.
 
     Args:
       curves: learner -> success [S, T].

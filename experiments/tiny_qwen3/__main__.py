@@ -29,7 +29,7 @@ from jaxret.data.templates import template
 
 @command("tiny_qwen3")
 def main(cfg: DictConfig) -> dict[str, float]:
-    """Writes the folder ``cfg.path``; returns the sizes."""
+    """Write the folder ``cfg.path``; return the sizes."""
     dataset, render = read_dataset(cfg), template(cfg.document)
     texts = [*map(render, dataset.documents), *dataset.queries]
     sizes = {name: cfg[name] for name in ("vocabulary", "width", "layers", "tied", "seed")}

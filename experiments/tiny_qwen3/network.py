@@ -38,7 +38,7 @@ def write(
     tied: bool = True,
     seed: int = 0,
 ) -> None:
-    """Writes config.json, tokenizer.json and model.safetensors.
+    """Write config.json, tokenizer.json and model.safetensors.
 
     Args:
       folder: created if missing; existing files of these names are overwritten.
@@ -82,7 +82,7 @@ def write(
 
 
 def trained_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
-    """Trains a byte-pair encoding like Qwen3's, which appends the closing token to each text."""
+    """Train a byte-pair encoding like Qwen3's, which appends the closing token to each text."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -106,7 +106,7 @@ def trained_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
 
 
 def _tensors(config: Qwen3Config, seed: int) -> dict[str, np.ndarray]:
-    """Draws random weights, by their published names.
+    """Draw random weights, by their published names.
 
     Matrices are drawn from N(0, 1 / in). With the standard deviation 0.02 of `qwen3`, which suits a
     thousand inputs, the last token of a narrow network would hardly depend on the text.

@@ -69,7 +69,7 @@ Grids = dict[str, dict[str, LearnerGrid]]  # learner -> projection -> grid
 
 @experiment("transfer")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
-    """Runs every learner in every part; returns the results, and writes curves and figures."""
+    """Run every learner in every part; return the results, and write curves and figures."""
     grids, encoder = build(cfg), encoder_of(cfg.other)
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
@@ -109,7 +109,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Checks learners, shares and encoders."""
+    """Check learners, shares and encoders."""
     build(cfg)
     require("later.share", cfg.later.share, "in (0, 1)", lambda share: 0 < share < 1)
     encoder_of(cfg.other)
@@ -117,7 +117,7 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Prints each learner by projection, then its transfer."""
+    """Print each learner by projection, then its transfer."""
     grids = build(cfg)
     rows = [f"{name}/{kind}" for name, kinds in grids.items() for kind in kinds]
     for title, names, columns in (
@@ -133,7 +133,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def build(cfg: DictConfig) -> Grids:
-    """Returns every learner with every projection, or its own if it does not learn."""
+    """Return every learner with every projection, or its own if it does not learn."""
     projections = list(cfg.projections)
     if cfg.transferred not in projections:
         raise ValueError(
@@ -157,18 +157,18 @@ def build(cfg: DictConfig) -> Grids:
 
 
 def learns(grid: LearnerGrid) -> bool:
-    """Returns whether a learner learns: its step is not 0."""
+    """Return whether a learner learns: its step is not 0."""
     rule = rule_of(grid.learner(0))
     return rule is not None and rule.estimator.name != "none"
 
 
 def learning(grids: Grids) -> list[str]:
-    """Returns the learners that learn."""
+    """Return the learners that learn."""
     return [name for name, kinds in grids.items() if any(map(learns, kinds.values()))]
 
 
 def figures(run: RunDirectory, names: list[str], results: Results, k: int) -> None:
-    """Draws tools added later, and the other encoder: learnt rows beside documents."""
+    """Draw tools added later, and the other encoder: learnt rows beside documents."""
 
     def draw_dots(file, x_label, groups):
         before, after = zip(*groups.values(), strict=True)

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 def procrustes(
     source: Float[Array, "n a"], target: Float[Array, "n b"]
 ) -> tuple[Float[Array, "a b"], Float[Array, ""]]:
-    """Computes the rotation or reflection that maps ``source`` nearest to ``target``, with scale.
+    """Compute the rotation or reflection that maps ``source`` nearest to ``target``, with scale.
 
     For different widths the narrower space is padded with zeros and the rotation is cut to the real
     axes: no vector becomes longer, and with a <= b none becomes shorter.

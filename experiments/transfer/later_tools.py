@@ -31,7 +31,7 @@ class Draw(NamedTuple):
 
 
 def draw(task: Task, parts: Parts, share: float, seed: int) -> Draw:
-    """Draws a seed's new tools; raises ValueError if a part of its queries would be empty."""
+    """Draw a seed's new tools; raise ValueError if a part of its queries would be empty."""
     later_ones = availability.later(len(task.theta), share, at=availability.FOREVER, seed=seed)
     new = later_ones.arrives > 0
     needs_new = ((task.labels >= 0) & new[task.labels]).any(axis=1)
@@ -52,7 +52,7 @@ def draw(task: Task, parts: Parts, share: float, seed: int) -> Draw:
 def later(
     protocol: Protocol, step: str, grid: LearnerGrid, setting: Setting, share: float
 ) -> Results:
-    """Streams without the new tools at a setting, and measures with them: static, learnt, gain.
+    """Stream without the new tools at a setting, and measure with them: static, learnt, gain.
 
     ``old`` and ``new`` are nDCG of held-out queries by the kind of tool that they need.
     ``new_for_old`` is the share of queries for old tools that rank a new tool first, and
@@ -90,7 +90,7 @@ def later(
 
 
 def measured(protocol: Protocol, drawn: Draw, ranked: jr.Run | np.ndarray) -> dict[str, np.ndarray]:
-    """Measures `KINDS` of one seed, by a run or by rows."""
+    """Measure `KINDS` of one seed, by a run or by rows."""
     new_first = [
         np.array([drawn.new[_first(ranked, protocol.task.queries[mask])].mean()])
         for mask in (drawn.old_needed, drawn.new_needed)
@@ -104,7 +104,7 @@ def measured(protocol: Protocol, drawn: Draw, ranked: jr.Run | np.ndarray) -> di
 
 
 def _first(ranked: jr.Run | np.ndarray, queries: np.ndarray) -> Int[np.ndarray, " n"]:
-    """Returns the tool that is ranked first for each query."""
+    """Return the tool that is ranked first for each query."""
     vectors = jnp.asarray(queries)
     if isinstance(ranked, np.ndarray):
         scores = vectors @ jnp.asarray(ranked).T

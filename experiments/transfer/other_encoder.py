@@ -36,7 +36,7 @@ class Other(NamedTuple):
     def aligned(
         self, theta: Float[np.ndarray, "S I a"], theta_1: Float[np.ndarray, "I a"]
     ) -> dict[str, Float[np.ndarray, "S I b"]]:
-        """Converts learnt rows and their documents to rows for this encoder's queries.
+        """Convert learnt rows and their documents to rows for this encoder's queries.
 
         Returns:
           ``rotated``, the rotated rows; ``change``, this encoder's documents plus the rotated
@@ -53,17 +53,17 @@ class Other(NamedTuple):
     def serve(
         self, theta: Float[np.ndarray, "S I a"], theta_1: Float[np.ndarray, "I a"]
     ) -> dict[str, np.ndarray]:
-        """Computes nDCG of this encoder's held-out queries by aligned rows, per seed."""
+        """Compute nDCG of this encoder's held-out queries by aligned rows, per seed."""
         rows, heldout = self.aligned(theta, theta_1), self.protocol.parts.heldout
         return {way: self.protocol.ndcg(rows[way], heldout) for way in rows}
 
     def static(self, theta_1: Float[np.ndarray, "I a"]) -> dict[str, np.ndarray]:
-        """Computes nDCG without learning, by this encoder's documents and by the first's."""
+        """Compute nDCG without learning, by this encoder's documents and by the first's."""
         found = self.serve(np.stack([theta_1] * len(self.scale)), theta_1)
         return {WAYS[way]: values for way, values in found.items()}
 
     def relearnt(self, name: str, grid: LearnerGrid) -> Float[np.ndarray, " S"]:
-        """Computes nDCG by rows learnt with this encoder on the same stream, tuned for it."""
+        """Compute nDCG by rows learnt with this encoder on the same stream, tuned for it."""
         protocol, parts = self.protocol, self.protocol.parts
         step = f"{name}-relearnt"
 
@@ -82,7 +82,7 @@ class Other(NamedTuple):
 
 
 def bridge(protocol: Protocol, second: Task, projection: Projection) -> tuple[Other, np.ndarray]:
-    """Fits the rotation to the other encoder on documents and streamed queries.
+    """Fit the rotation to the other encoder on documents and streamed queries.
 
     Documents and queries are centred separately: the mean of a kind does not distinguish tools, and
     the means of two encoders can be far apart.

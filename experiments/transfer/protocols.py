@@ -41,14 +41,14 @@ class Protocol:
         return {**shared, "seeds": self.seeds}
 
     def ndcg(self, ranked: Any, part: Bool[np.ndarray, "S N"]) -> Float[np.ndarray, " S"]:
-        """Ranks a part of each seed's queries by a run; or by rows, which may differ by seed."""
+        """Rank a part of each seed's queries by a run; or by rows, which may differ by seed."""
         if isinstance(ranked, np.ndarray) and ranked.ndim == 3:
             pairs = zip(ranked, part, strict=True)
             return np.concatenate([self.ndcg(rows, own[None]) for rows, own in pairs])
         return jr.evaluate(ranked, self.task, [self.metric], part=part)[self.metric].values
 
     def of_seed(self, seed: int) -> "Protocol":
-        """Returns the protocol for one seed."""
+        """Return the protocol for one seed."""
         at = self.seeds.index(seed)
         parts = Parts(*(masks[at : at + 1] for masks in self.parts))
         return replace(self, seeds=range(seed, seed + 1), parts=parts)
@@ -57,7 +57,7 @@ class Protocol:
 def online(
     protocol: Protocol, step: str, grid: LearnerGrid
 ) -> tuple[Results, Float[np.ndarray, "S T"]]:
-    """Measures success while a learner learns, and ranking and row norms afterwards.
+    """Measure success while a learner learns, and ranking and row norms afterwards.
 
     ``norms/used`` is the mean norm of the right tools over the queries of the stream. It exceeds
     ``norms/mean``, the mean over tools, if the rows of frequently needed tools are longer.
@@ -105,7 +105,7 @@ def unseen(
     grid: LearnerGrid,
     more: Callable[[Float[np.ndarray, "S I d"]], Mapping[str, np.ndarray]],
 ) -> tuple[Results, Setting, dict[str, np.ndarray]]:
-    """Streams only the training part, and ranks that and the held-out part.
+    """Stream only the training part, and rank that and the held-out part.
 
     Returns:
       results; the setting of each seed, chosen on its validation part; and what ``more`` gave.

@@ -64,7 +64,7 @@ NEEDED = {
 
 
 def load(name: str, path: str | Path | None = None, **options) -> Dataset:
-    """Loads a data set.
+    """Load a data set.
 
     A benchmark that was converted to the general layout (a folder with ``tools.jsonl`` and
     ``queries.jsonl``) is read from it, under its own name.
@@ -93,7 +93,7 @@ def load(name: str, path: str | Path | None = None, **options) -> Dataset:
 
 
 def _known(name: str, source: Callable[..., Dataset], options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options, or raises ValueError for one that the source does not have."""
+    """Return the options, or raise ValueError for one that the source does not have."""
     has = [option for option in inspect.signature(source).parameters if option not in FIXED]
     if unknown := [option for option in options if option not in has]:
         offered = f"it has {', '.join(has)}" if has else "it has none"

@@ -17,7 +17,7 @@ HEADER = ["query-id", "corpus-id", "score"]
 
 
 def load(path: str | Path, *, name: str | None = None) -> Dataset:
-    """Loads a folder of the BEIR layout; 464 tools and 18,770 queries for ToolLens.
+    """Load a folder of the BEIR layout; 464 tools and 18,770 queries for ToolLens.
 
     A document is its title and its text, joined by a newline. Labels are the documents that are
     judged with a score above 0; the split is the name of the judgements' file. Queries without a
@@ -54,7 +54,7 @@ def _tools(corpus: Path) -> Iterator[tuple[str, Document]]:
 
 
 def _judgements(folder: Path) -> dict[str, tuple[str, list[str]]]:
-    """Reads the judgements: query id -> (split, ids of its documents)."""
+    """Read the judgements: query id -> (split, ids of its documents)."""
     judged: dict[str, tuple[str, list[str]]] = {}
     files = sorted(folder.glob("*.tsv"))
     if not files:

@@ -29,7 +29,7 @@ CATEGORIES = (
 
 
 def load(path: str | Path) -> Dataset:
-    """Loads the single-turn categories whose files are in the folder.
+    """Load the single-turn categories whose files are in the folder.
 
     A query is the user's messages, without system messages. Its labels are the functions in the
     possible answer, with the documentation of that question. Functions of one name with equal JSON
@@ -75,7 +75,7 @@ def _key(function: dict[str, Any]) -> str:
 
 
 def _number(functions: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """Maps the key of each distinct function to its id: ``name``, ``name#2``, ..."""
+    """Map the key of each distinct function to its id: ``name``, ``name#2``, ..."""
     ids: dict[str, str] = {}
     seen: Counter[str] = Counter()
     for function in functions:
@@ -95,7 +95,7 @@ def _questions(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _answers(file: Path) -> dict[str, list[str]]:
-    """Reads the answers: question id -> names of the functions."""
+    """Read the answers: question id -> names of the functions."""
     rows = json_lines(file, holds="one answer a line", fields=("id", "ground_truth"))
     return {row["id"]: [name for call in row["ground_truth"] for name in call] for row in rows}
 

@@ -62,7 +62,7 @@ class Dataset:
     merged_queries: int
 
     def summary(self) -> str:
-        """Describes sizes and merged duplicates in one line."""
+        """Describe sizes and merged duplicates in one line."""
         per_query = (self.labels >= 0).sum() / max(len(self.queries), 1)
         return (
             f"{self.name}: {len(self.tool_ids):,} tools, {len(self.queries):,} queries "
@@ -76,7 +76,7 @@ class Dataset:
 
 
 def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Query]) -> Dataset:
-    """Checks the tools and queries of a source and merges duplicates.
+    """Check the tools and queries of a source and merges duplicates.
 
     Tools with equal ids and documents are merged. Queries with equal text, group and steps are
     merged into the first of them, with the labels of all: a retriever cannot distinguish them, and
@@ -129,7 +129,7 @@ def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Qu
 
 
 def select(dataset: Dataset, indices: np.ndarray) -> Dataset:
-    """Selects queries, with the whole catalogue.
+    """Select queries, with the whole catalogue.
 
     Args:
       dataset: the data set.
@@ -157,7 +157,7 @@ def select(dataset: Dataset, indices: np.ndarray) -> Dataset:
 def split_by_group(
     groups: Int[np.ndarray, " N"], fractions: tuple[float, ...], seed: int
 ) -> tuple[Int[np.ndarray, " M"], ...]:
-    """Splits queries at random so that no question is in two parts.
+    """Split queries at random so that no question is in two parts.
 
     The groups are shuffled, concatenated and cut at the group boundaries nearest to the fractions,
     so the size of a part deviates by at most the size of the largest group.

@@ -21,7 +21,7 @@ PARTS = {
 
 
 def load(part: str = "single") -> Dataset:
-    """Loads the built-in data.
+    """Load the built-in data.
 
     Args:
       part: "single" (2,016 queries of one tool), "multi" (336 of 2 to 5 tools) or "all".

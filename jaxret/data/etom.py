@@ -33,7 +33,7 @@ OF_SCHEMAS = ("$schema", "additionalProperties")  # fields about the schema, not
 
 
 def load(path: str | Path, *, levels: Sequence[int] = ANY_SERVES) -> Dataset:
-    """Loads the queries of some levels and all 2,375 tools; the split is the level.
+    """Load the queries of some levels and all 2,375 tools; the split is the level.
 
     Labels are all tools that a query names, with blanks stripped from their ids. At levels 1 and 2
     each label is a right answer. At levels 3 and 4 the labels are the tools of a plan, whose order
@@ -62,7 +62,7 @@ def load(path: str | Path, *, levels: Sequence[int] = ANY_SERVES) -> Dataset:
 
 
 def _document(fields: Document) -> Document:
-    """Removes fields about the JSON schema of the parameters."""
+    """Remove fields about the JSON schema of the parameters."""
     if not isinstance(fields, dict) or not isinstance(fields.get("parameters"), dict):
         return fields
     schema = {key: x for key, x in fields["parameters"].items() if key not in OF_SCHEMAS}
@@ -82,7 +82,7 @@ def _converted(folder: Path, levels: Sequence[int]) -> Iterator[Query]:
 
 
 def _registry(file: Path) -> Iterator[tuple[str, Document]]:
-    """Yields (id, document); a tool that is listed again keeps its first document."""
+    """Yield (id, document); a tool that is listed again keeps its first document."""
     first: dict[str, Document] = {}
     for server in _read(file, "the servers and their tools")["servers"]:
         name = server["server_name"]

@@ -22,7 +22,7 @@ TEMPLATE = "Context: {query} | Focus: {step}"
 
 
 def as_hops(dataset: Dataset, *, template: str = TEMPLATE) -> Dataset:
-    """Makes a query of every step; the steps of a query are successive and form one group.
+    """Make a query of every step; the steps of a query are successive and form one group.
 
     Args:
       dataset: data set, of which queries without steps are left out.
@@ -52,7 +52,7 @@ def as_hops(dataset: Dataset, *, template: str = TEMPLATE) -> Dataset:
 
 
 def by_evidence(dataset: Dataset) -> Dataset:
-    """Makes one hop for each label of a query, in the order of the labels.
+    """Make one hop for each label of a query, in the order of the labels.
 
     This is for data sets without steps. All hops of a query have the text of the query, and differ
     only in their label.
@@ -75,7 +75,7 @@ def by_evidence(dataset: Dataset) -> Dataset:
 def by_plan(
     dataset: Dataset, plans: Sequence[Sequence[str]], *, template: str = TEMPLATE
 ) -> Dataset:
-    """Makes a hop of every sub-question.
+    """Make a hop of every sub-question.
 
     It is unknown which label of a query answers a sub-question, so every hop has all labels.
 

@@ -19,7 +19,7 @@ from jaxret.runtime.files import existing, json_lines
 
 
 def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()) -> Dataset:
-    """Loads a folder of the general layout.
+    """Load a folder of the general layout.
 
     Args:
       path: the folder.
@@ -33,13 +33,13 @@ def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()
 
 
 def read_tools(path: Path) -> Iterator[tuple[str, Document]]:
-    """Yields (id, document): fields of the documentation and name, domain, terse, tool_profile."""
+    """Yield (id, document): fields of the documentation and name, domain, terse, tool_profile."""
     for row in json_lines(path, holds="one tool a line", fields=("id", "documentation")):
         yield row["id"], document(row)
 
 
 def read_queries(path: Path) -> Iterator[Query]:
-    """Yields the queries; those of one ``question_index`` or ``question`` are a group."""
+    """Yield the queries; those of one ``question_index`` or ``question`` are a group."""
     for row in json_lines(path, holds="one query a line", fields=("id", "query", "labels")):
         yield Query(
             id=row["id"],
@@ -52,7 +52,7 @@ def read_queries(path: Path) -> Iterator[Query]:
 
 
 def document(row: dict[str, Any]) -> Document:
-    """Returns the document in a row of ``tools.jsonl``.
+    """Return the document in a row of ``tools.jsonl``.
 
     Args:
       row: with id and documentation; name, domain, terse and tool_profile become fields too.

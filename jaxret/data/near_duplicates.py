@@ -24,14 +24,14 @@ _SUB_TASK = re.compile(r'(?:substep:"(.*)"\.|\| Focus: (.*))$', re.DOTALL)  # Ul
 
 
 def own_words(text: str) -> frozenset[str]:
-    """Returns the words of a query, or of its sub-task if it has one, in lower case."""
+    """Return the words of a query, or of its sub-task if it has one, in lower case."""
     if sub_task := _SUB_TASK.search(text):
         text = sub_task[1] or sub_task[2] or ""
     return frozenset(re.findall(r"\w+", text.lower()))
 
 
 def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarray, " N"]:
-    """Returns the Jaccard similarity of each text with the most similar other text.
+    """Return the Jaccard similarity of each text with the most similar other text.
 
     The similarity is the number of words in both texts over the number of words in either.
 
@@ -51,7 +51,7 @@ def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarra
 def near(
     texts: Sequence[str], part: Bool[np.ndarray, " N"], other: Bool[np.ndarray, " N"]
 ) -> Bool[np.ndarray, " N"]:
-    """Marks the queries of one part that are near a query of another part.
+    """Mark the queries of one part that are near a query of another part.
 
     Args:
       texts: all N queries.
@@ -69,7 +69,7 @@ def near(
 
 
 def near_another(texts: Sequence[str]) -> Bool[np.ndarray, " N"]:
-    """Marks the queries that are near another query of the list.
+    """Mark the queries that are near another query of the list.
 
     Args:
       texts: N queries.
@@ -106,7 +106,7 @@ class NearDuplicates:
         self._holders: dict[tuple[str, ...], list[int]] = {}  # pair -> positions of texts
 
     def find(self, text: str) -> str | None:
-        """Returns the most similar accepted text above the threshold, the earliest of equals."""
+        """Return the most similar accepted text above the threshold, the earliest of equals."""
         pairs = word_pairs(text)
         shared = Counter(i for pair in pairs for i in self._holders.get(pair, ()))
         similar = [(both / (len(pairs) + self._sizes[i] - both), -i) for i, both in shared.items()]
@@ -114,7 +114,7 @@ class NearDuplicates:
         return self._texts[-place] if best >= self._threshold else None
 
     def add(self, text: str) -> None:
-        """Accepts a text."""
+        """Accept a text."""
         pairs = word_pairs(text)
         for pair in pairs:
             self._holders.setdefault(pair, []).append(len(self._texts))
@@ -123,7 +123,7 @@ class NearDuplicates:
 
 
 def word_pairs(text: str) -> frozenset[tuple[str, ...]]:
-    """Returns the pairs of neighbouring words of a text, or the word of a text with one word."""
+    """Return the pairs of neighbouring words of a text, or the word of a text with one word."""
     words = re.findall(r"\w+", text.lower())
     return frozenset(pairwise(words)) or frozenset([tuple(words)])
 
@@ -131,7 +131,7 @@ def word_pairs(text: str) -> frozenset[tuple[str, ...]]:
 def _shares(
     texts: Sequence[str], others: Sequence[str]
 ) -> Iterator[tuple[Int[np.ndarray, " n"], Float[np.ndarray, "n M"]]]:
-    """Yields positions of n texts and their similarities [n, M] with the M others."""
+    """Yield positions of n texts and their similarities [n, M] with the M others."""
     words = [own_words(text) for text in (*texts, *others)]
     column = {word: i for i, word in enumerate(sorted(frozenset().union(*words)))}
     sizes = np.array([len(each) for each in words], np.float32)

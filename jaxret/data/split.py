@@ -24,7 +24,7 @@ class Split(NamedTuple):
 def own_split(
     dataset: Dataset, *, validation: float = 0.1, test: float = 0.2, seed: int = 0
 ) -> Split:
-    """Splits the queries, following the data set's own split if it has train and test.
+    """Split the queries, following the data set's own split if it has train and test.
 
     Where the own split has no validation part, a share of train becomes one. A data set without a
     split, with a single part or with a split into tasks is divided at random. Random divisions are
@@ -60,7 +60,7 @@ def own_split(
 
 
 def overlap(dataset: Dataset) -> Bool[np.ndarray, " N"]:
-    """Marks the queries whose question is also in a later part of the data set's own split.
+    """Mark the queries whose question is also in a later part of the data set's own split.
 
     ``select(dataset, ~overlap(dataset))`` has no question in two parts, and the same test part.
 
@@ -82,7 +82,7 @@ def overlap(dataset: Dataset) -> Bool[np.ndarray, " N"]:
 
 
 def _sides(dataset: Dataset) -> Int[np.ndarray, " N"] | None:
-    """Returns 0 for train, 1 for validation, 2 for test; None if there are no such parts."""
+    """Return 0 for train, 1 for validation, 2 for test; None if there are no such parts."""
     names = set(dataset.split or ())
     if len(names) < 2 or not names & PART_NAMES.keys():
         return None
@@ -117,7 +117,7 @@ def _refuse_overlap(dataset: Dataset, sides: np.ndarray) -> None:
 
 
 def _questions(dataset: Dataset) -> Int[np.ndarray, " N"]:
-    """Numbers the questions: queries linked by equal texts and groups share a number."""
+    """Give each question a number: queries linked by equal texts and groups share one."""
     texts, questions = _texts(dataset), dataset.groups
     while True:
         joined = _spread(np.minimum, _spread(np.minimum, questions, texts), dataset.groups)
@@ -127,13 +127,13 @@ def _questions(dataset: Dataset) -> Int[np.ndarray, " N"]:
 
 
 def _texts(dataset: Dataset) -> Int[np.ndarray, " N"]:
-    """Numbers the queries by their normalised texts."""
+    """Give each query the number of its normalised text."""
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(normalise(q), len(numbers)) for q in dataset.queries])
 
 
 def _spread(best: np.ufunc, values: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """Returns for each query the maximum or minimum value of the queries equal to it in ``by``."""
+    """Return for each query the maximum or minimum value of the queries equal to it in ``by``."""
     best_of_value = np.empty(by.max() + 1, values.dtype)
     best_of_value[by] = values
     best.at(best_of_value, by, values)

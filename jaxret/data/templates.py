@@ -33,7 +33,7 @@ READERS = {
 
 
 def normalise(text: str) -> str:
-    """Strips a text, replaces newlines by spaces and cuts it at 8,192 characters (ORAG C.1.5).
+    """Strip a text, replace newlines by spaces and cut it at 8,192 characters (ORAG C.1.5).
 
     Queries are normalised too, so that equal words give equal embeddings on both sides.
     """
@@ -41,12 +41,12 @@ def normalise(text: str) -> str:
 
 
 def query_text(instruction: str | None, query: str) -> str:
-    """Returns the query, after its instruction if there is one (ORAG C.1.2)."""
+    """Return the query, after its instruction if there is one (ORAG C.1.2)."""
     return f"{instruction}\n{query}" if instruction else query
 
 
 def template(name: str) -> Callable[[Document], str]:
-    """Returns the template of a name; raises ValueError for an unknown name."""
+    """Return the template of a name; raise ValueError for an unknown name."""
     if name not in TEMPLATES:
         raise ValueError(f"unknown template {name!r}; known: {', '.join(TEMPLATES)}")
     return TEMPLATES[name]
@@ -64,14 +64,14 @@ def _normalised(render: Callable[[Document], str]) -> Callable[[Document], str]:
 
 @_normalised
 def orag_ultratool(document: Document) -> str:
-    """Renders name, description, arguments and results, the last two as JSON, unless empty."""
+    """Render name, description, arguments and results, the last two as JSON, unless empty."""
     fields = _fields(document)
     return _lines({key: fields.get(key) for key in ("name", "description", "arguments", "results")})
 
 
 @_normalised
 def orag_toolret(document: Document) -> str:
-    """Renders the values of the name and the describing fields; as `raw` without the latter."""
+    """Render the values of the name and the describing fields; as `raw` without the latter."""
     named = _fields(document)
     about = [named[key] for key in DESCRIBING if not _is_empty(named.get(key))]
     if not about:
@@ -81,14 +81,14 @@ def orag_toolret(document: Document) -> str:
 
 @_normalised
 def raw(document: Document) -> str:
-    """Returns the documentation string unchanged, or the fields as one JSON object."""
+    """Return the documentation string unchanged, or the fields as one JSON object."""
     text = document.get("documentation") if isinstance(document, dict) else document
     return text if isinstance(text, str) else json.dumps(document, ensure_ascii=False)
 
 
 @_normalised
 def name_description(document: Document) -> str:
-    """Renders ``name: description``, or one of the two if the other is missing."""
+    """Render ``name: description``, or one of the two if the other is missing."""
     fields = _fields(document)
     keys = (*DESCRIBING, "api_description", "documentation")
     about = next((fields[key] for key in keys if not _is_empty(fields.get(key))), None)
@@ -97,20 +97,20 @@ def name_description(document: Document) -> str:
 
 @_normalised
 def terse(document: Document) -> str:
-    """Renders ``name: terse``, for data sets with a deliberately short documentation."""
+    """Render ``name: terse``, for data sets with a deliberately short documentation."""
     fields = _fields(document)
     return _headed(fields, _needed(fields, "terse"))
 
 
 @_normalised
 def functionality(document: Document) -> str:
-    """Renders the field ``functionality``, a few ambiguous words in ToolRet-Code (ORAG C.4)."""
+    """Render the field ``functionality``, a few ambiguous words in ToolRet-Code (ORAG C.4)."""
     return _flat(_needed(_fields(document), "functionality"))
 
 
 @_normalised
 def full(document: Document) -> str:
-    """Renders all fields but ``terse`` and the tool profile, nested ones flattened.
+    """Render all fields but ``terse`` and the tool profile, nested ones flattened.
 
     Running text is returned unchanged.
     """
@@ -122,7 +122,7 @@ def full(document: Document) -> str:
 
 @_normalised
 def sorted_fields(document: Document) -> str:
-    """Renders ``key: value`` of all fields of `full`, empty ones too, sorted by key (ORAG C.1.4).
+    """Render ``key: value`` of all fields of `full`, empty ones too, sorted by key (ORAG C.1.4).
 
     Values that are not strings are JSON. Running text is returned unchanged.
     """
@@ -135,7 +135,7 @@ def sorted_fields(document: Document) -> str:
 def with_profile(
     fields: Sequence[str], base: Callable[[Document], str] = full
 ) -> Callable[[Document], str]:
-    """Returns a template that appends fields of the tool profile to another template.
+    """Return a template that appends fields of the tool profile to another template.
 
     An empty profile, as after a failed expansion, adds nothing.
 
@@ -173,7 +173,7 @@ NEEDING = ("terse", "functionality", "expanded")  # a field that not every data 
 
 
 def _fields(document: Document) -> dict[str, Any]:
-    """Returns the named fields; running text is the field ``documentation``."""
+    """Return the named fields; running text is the field ``documentation``."""
     if isinstance(document, str):
         document = {"documentation": document}
     parsed = parse(document.get("documentation"))
@@ -184,7 +184,7 @@ def _fields(document: Document) -> dict[str, Any]:
 
 
 def parse(text: Any) -> tuple[str, dict[str, Any]] | None:
-    """Parses a string that holds one object: its kind in `READERS` and its fields, or None."""
+    """Parse a string that holds one object: its kind in `READERS` and its fields, or None."""
     if not isinstance(text, str) or not text.lstrip().startswith("{"):
         return None
     for kind, read in READERS.items():
@@ -222,7 +222,7 @@ def _json(value: Any) -> str:
 
 
 def _lines(values: dict[str, Any]) -> str:
-    """Renders ``Field name: value`` lines, in order, without empty fields."""
+    """Render ``Field name: value`` lines, in order, without empty fields."""
     return "\n".join(
         f"{key[:1].upper()}{key[1:].replace('_', ' ')}: {_json(value)}"
         for key, value in values.items()
@@ -231,7 +231,7 @@ def _lines(values: dict[str, Any]) -> str:
 
 
 def _flat(value: Any) -> str:
-    """Renders nested values as ``key: value`` pairs, which encoders read better than brackets."""
+    """Render nested values as ``key: value`` pairs, which encoders read better than brackets."""
     if isinstance(value, dict):
         return ", ".join(f"{key}: {_flat(part)}" for key, part in value.items())
     if isinstance(value, list):

@@ -35,7 +35,7 @@ INSTRUCTIONS = ("refined_instruction", "instruction")
 def load(
     path: str | Path, *, bank: str = "numpy", refined: bool = True, unknown: str = "refuse"
 ) -> Dataset:
-    """Loads the available parts of one bank.
+    """Load the available parts of one bank.
 
     Tools have the invented names (``new_func``) that the queries use. Functions with the same
     invented name are one tool, since queries do not distinguish them; it has the first description
@@ -158,7 +158,7 @@ def _json(file: Path, kind: type) -> Any:
 
 
 def _unique(pairs: Iterable[tuple[str, Any]], file: Path) -> dict[str, Any]:
-    """Builds a dict, and refuses repeated keys."""
+    """Build a dict, and refuse repeated keys."""
     values: dict[str, Any] = {}
     for key, value in pairs:
         if values.setdefault(key, value) != value:

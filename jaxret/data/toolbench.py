@@ -28,7 +28,7 @@ LONGEST = 2**24  # characters in a cell; the csv module stops at 2**17
 
 
 def load(path: str | Path) -> Dataset:
-    """Loads one of the folders; repeated rows are merged and counted.
+    """Load one of the folders; repeated rows are merged and counted.
 
     The id of a query is its part and its qid (``train_17``), since both files number their queries.
     A text in both parts is kept in both, where `jaxret.data.split` finds it. Documents are the
@@ -71,7 +71,7 @@ def _document(text: str) -> Document:
 
 
 def _queries(folder: Path, part: str) -> tuple[list[Query], int]:
-    """Reads the distinct queries of a part, and their number of rows."""
+    """Read the distinct queries of a part, and their number of rows."""
     file, judgements = folder / f"{part}.query.txt", folder / f"qrels.{part}.tsv"
     rows, texts = 0, {}
     for line, (query, text) in _rows(file, QUERIES):
@@ -94,7 +94,7 @@ def _queries(folder: Path, part: str) -> tuple[list[Query], int]:
 
 
 def _rows(file: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line, cells); no cell may be empty."""
+    """Yield (line, cells); no cell may be empty."""
     limit = csv.field_size_limit(LONGEST)
     try:
         with existing(file, f"rows of {columns}").open(encoding="utf-8", newline="") as lines:

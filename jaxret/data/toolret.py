@@ -54,7 +54,7 @@ class Benchmark(NamedTuple):
 
 
 def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Dataset:
-    """Loads the queries of some tasks and all tools.
+    """Load the queries of some tasks and all tools.
 
     The text of a query is ``{instruction}\\n{query}`` (ORAG C.1.2); its split is its task.
     Documents remain strings, whose fields the templates parse.
@@ -83,7 +83,7 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
 
 
 def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Benchmark:
-    """Loads the queries and tools of the authors' protocol.
+    """Load the queries and tools of the authors' protocol.
 
     Repeated queries are kept; in ``dataset`` the ids of queries begin with their task.
 
@@ -123,7 +123,7 @@ def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = N
 
 
 def _folders(path, tasks) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Returns the folders of the chosen tasks and of all tool categories, by name."""
+    """Return the folders of the chosen tasks and of all tool categories, by name."""
     if path is None:
         folders = {part: _download(part) for part in REPOSITORIES}
     else:
@@ -137,7 +137,7 @@ def _folders(path, tasks) -> tuple[dict[str, Path], dict[str, Path]]:
 
 
 def _tools(folders: dict[str, Path]) -> Iterator[tuple[str, str, str]]:
-    """Yields (category, id, documentation)."""
+    """Yield (category, id, documentation)."""
     for category, folder in folders.items():
         for row in _rows(folder, fields=("id", "documentation")):
             yield category, row["id"], row["documentation"]
@@ -148,7 +148,7 @@ def _query_rows(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _labels(folder: Path, row: dict[str, Any], *, binary: bool = False) -> tuple[str, ...]:
-    """Returns the relevant tools; the last relevance of a repeated tool counts."""
+    """Return the relevant tools; the last relevance of a repeated tool counts."""
     try:
         relevance = {one["id"]: int(one.get("relevance", 1)) for one in json.loads(row["labels"])}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -165,7 +165,7 @@ def _labels(folder: Path, row: dict[str, Any], *, binary: bool = False) -> tuple
 
 
 def _category(task: str, rows: list[dict[str, Any]]) -> str:
-    """Returns the category by the table, or by the rows for tasks outside ToolRet."""
+    """Return the category by the table, or by the rows for tasks outside ToolRet."""
     listed = {name: category for category, names in CATEGORIES.items() for name in names}
     own = {row.get("category") for row in rows}
     category = listed.get(task) or (own.pop() if len(own) == 1 else own)

@@ -23,7 +23,7 @@ CALL = re.compile(r"\s*([\w.-]+)\s*\(")
 
 
 def load(path: str | Path) -> Dataset:
-    """Loads the questions of one file: 436 tools and 2,381 queries for ``test.json``.
+    """Load the questions of one file: 436 tools and 2,381 queries for ``test.json``.
 
     A step is a query if its ``tool`` is a call; the tool called is its label. The steps of a
     question are one group.

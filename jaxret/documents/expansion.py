@@ -137,7 +137,7 @@ def expand_documents(
     confirm: Sequence[str] = (),
     prompts: Prompts = OURS,
 ) -> list[Outcome]:
-    """Writes, checks, judges and refines the profile of every document.
+    """Write, check, judge and refine the profile of every document.
 
     Args:
       documents: I documents, with or without an earlier profile, which no model sees.
@@ -185,7 +185,7 @@ def expand_documents(
 
 
 def expand_question(document: Document, rules: Rules, prompt: Prompt = OURS.expand) -> Messages:
-    """Builds the question for the profile of a tool.
+    """Build the question for the profile of a tool.
 
     Args:
       document: a dict or a string; an earlier profile is not shown.
@@ -207,7 +207,7 @@ def expand_question(document: Document, rules: Rules, prompt: Prompt = OURS.expa
 def judge_question(
     document: Document, profile: dict[str, Any], prompt: Prompt = OURS.judge
 ) -> Messages:
-    """Builds the question whether a profile agrees with its document.
+    """Build the question whether a profile agrees with its document.
 
     Args:
       document: a dict or a string; an earlier profile is not shown.
@@ -219,7 +219,7 @@ def judge_question(
 
 
 def claim_question(document: Document, claim: str, prompt: Prompt = OURS.claim) -> Messages:
-    """Builds the question whether the documentation says one sentence.
+    """Build the question whether the documentation says one sentence.
 
     Args:
       document: a dict or a string; an earlier profile is not shown.
@@ -230,7 +230,7 @@ def claim_question(document: Document, claim: str, prompt: Prompt = OURS.claim) 
 
 
 def documentation(document: Document) -> str:
-    """Returns the original documentation as JSON, cut at `MAX_CHARACTERS`.
+    """Return the original documentation as JSON, cut at `MAX_CHARACTERS`.
 
     Fields that were added to the documentation, such as an earlier profile, are left out.
     """
@@ -240,7 +240,7 @@ def documentation(document: Document) -> str:
 
 
 def read_draft(text: str, rules: Rules) -> Draft:
-    """Reads the profile in an answer; words and code fences around the object are ignored."""
+    """Read the profile in an answer; words and code fences around the object are ignored."""
     answer = without_thoughts(text)
     start, end = answer.find("{"), answer.rfind("}")
     problem = Problem(kind="bad_json", reason="there is no JSON object")
@@ -257,7 +257,7 @@ def read_draft(text: str, rules: Rules) -> Draft:
 
 
 def read_verdict(answer: str) -> bool:
-    """Reads ``true`` or ``false``, alone or at the end of a reasoned answer.
+    """Read ``true`` or ``false``, alone or at the end of a reasoned answer.
 
     The reasoning of a model before ``</think>`` is ignored. The last line of the rest must be the
     word, or end in ``answer: true``, ``verdict is false`` and the like, and must not contain the
@@ -275,13 +275,13 @@ def read_verdict(answer: str) -> bool:
 
 
 def says_yes(answer: str) -> bool:
-    """Returns whether an answer contains the word yes and not the word no."""
+    """Return whether an answer contains the word yes and not the word no."""
     words = re.findall(r"[a-z]+", without_thoughts(answer).lower())
     return {"yes", "no"} & set(words) == {"yes"}
 
 
 def _checked(answer: str, found: Any, rules: Rules) -> Draft:
-    """Makes the draft of an object: tidied, and checked against the rules."""
+    """Make the draft of an object: tidied, and checked against the rules."""
     profile = tidy(found)
     if not (broken := violations(profile, rules)):
         return Draft(answer=answer, profile=profile, problem=None)
@@ -290,7 +290,7 @@ def _checked(answer: str, found: Any, rules: Rules) -> Draft:
 
 
 def _too_long(profile: Any, rules: Rules) -> Long | None:
-    """Finds the texts to shorten; None if the profile has another fault."""
+    """Find the texts to shorten; None if the profile has another fault."""
     if not isinstance(profile, dict):
         return None
     fields = tuple(
@@ -303,7 +303,7 @@ def _too_long(profile: Any, rules: Rules) -> Long | None:
 
 
 def _readable(documents: Sequence[Document]) -> tuple[dict[int, Outcome], list[int]]:
-    """Returns the outcomes of documents without content, and the rows of the others."""
+    """Return the outcomes of documents without content, and the rows of the others."""
     outcomes, rows = {}, []
     for row, document in enumerate(documents):
         try:
@@ -336,7 +336,7 @@ def _refined(
     title: str,
     prompts: Prompts,
 ) -> tuple[list[Messages], list[Draft]]:
-    """Asks for texts that are too long one by one, and for every other profile as a whole.
+    """Ask for texts that are too long one by one, and for every other profile as a whole.
 
     Returns:
       The last question of each profile and the new drafts.
@@ -382,7 +382,7 @@ def _judged(
     verdicts: int,
     prompts: Prompts,
 ) -> list[Draft]:
-    """Returns the drafts, with a problem if the judge does not accept a profile."""
+    """Return the drafts, with a problem if the judge does not accept a profile."""
     judged = list(drafts)
     questions = {
         row: judge_question(documents[row], draft.profile, prompts.judge)
@@ -420,7 +420,7 @@ def _confirmed(
     confirm: Sequence[str],
     prompt: Prompt,
 ) -> dict[int, Outcome]:
-    """Removes fields that the judge does not confirm; an unanswered question confirms nothing."""
+    """Remove fields that the judge does not confirm; an unanswered question confirms nothing."""
     claimed = {
         row: (one.profile, [field for field in confirm if field in one.profile])
         for row, one in outcomes.items()

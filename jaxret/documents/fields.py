@@ -148,7 +148,7 @@ BY_PROFILE = {name: key for key, group in GROUPS.items() for name in group.profi
 
 
 def read(document: Document | None) -> Reading:
-    """Reads a document in any of its forms.
+    """Read a document in any of its forms.
 
     Returns:
       The kind of the document and its fields.
@@ -175,7 +175,7 @@ def read(document: Document | None) -> Reading:
 
 
 def original(document: Document) -> dict[str, Any]:
-    """Returns the fields of the documentation without those that were added to it (`ADDED`).
+    """Return the fields of the documentation without those that were added to it (`ADDED`).
 
     Raises:
       TypeError: the document is neither a dict nor a string.
@@ -185,7 +185,7 @@ def original(document: Document) -> dict[str, Any]:
 
 
 def profile(document: Document) -> dict[str, Any]:
-    """Returns the fields of the tool profile; an empty dict if the document has none.
+    """Return the fields of the tool profile; an empty dict if the document has none.
 
     Raises:
       TypeError: the value under ``tool_profile`` is not an object.
@@ -198,7 +198,7 @@ def profile(document: Document) -> dict[str, Any]:
 
 
 def is_empty(value: Any) -> bool:
-    """Returns whether a value is None, blank text or a collection of such; False and 0 are not."""
+    """Return whether a value is None, blank text or a collection of such; False and 0 are not."""
     if isinstance(value, dict):
         return all(map(is_empty, value.values()))
     if isinstance(value, list | tuple):
@@ -207,7 +207,7 @@ def is_empty(value: Any) -> bool:
 
 
 def canonical_fields(document: Document) -> dict[str, list[Any]]:
-    """Groups the values of a document by canonical field.
+    """Group the values of a document by canonical field.
 
     The fields of a tool profile count in the groups of `Group.profile`; pass `original` of a
     document to leave the profile out.
@@ -227,12 +227,12 @@ def canonical_fields(document: Document) -> dict[str, list[Any]]:
 
 
 def unknown_fields(document: Document) -> dict[str, Any]:
-    """Returns the fields that are not empty and belong to no group, by their raw names."""
+    """Return the fields that are not empty and belong to no group, by their raw names."""
     return {name: value for group, name, value in _grouped(document) if group is None}
 
 
 def audit(document: Document) -> Audit:
-    """Judges by rules whether a document states its function and guides its use (Tool-REX, A.3).
+    """Judge by rules whether a document states its function and guides its use (Tool-REX, A.3).
 
     A function is stated if the canonical field ``description`` says more than the name. Use is
     guided if ``example_usage`` or ``limitations`` has a value. The rules see fields, not prose:
@@ -264,7 +264,7 @@ def _read_text(text: str) -> Reading:
 
 
 def _labelled(text: str) -> dict[str, Any] | None:
-    """Reads ToolLens's labels if the text begins with one and has several, in order."""
+    """Read ToolLens's labels if the text begins with one and has several, in order."""
     matches = list(_LABEL.finditer(text))
     names = [match[1] for match in matches]
     if len(matches) < 2 or matches[0].start() != 0 or names != [x for x in LABELS if x in names]:
@@ -274,7 +274,7 @@ def _labelled(text: str) -> dict[str, Any] | None:
 
 
 def _value(text: str) -> Any:
-    """Parses lists and objects, so that empty ones are recognised; returns other text unchanged."""
+    """Parse lists and objects, so that empty ones are recognised; return other text unchanged."""
     try:
         return json.loads(text) if text.lstrip().startswith(("[", "{")) else text
     except json.JSONDecodeError:
@@ -289,7 +289,7 @@ def _unwrapped(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _grouped(document: Document) -> list[tuple[str | None, str, Any]]:
-    """Lists (group, raw name, value) of all fields that are not empty, the profile's last."""
+    """List (group, raw name, value) of all fields that are not empty, the profile's last."""
     fields = {name: x for name, x in read(document).fields.items() if name != "tool_profile"}
     rows = [(BY_NAME.get(_plain(name)), name, value) for name, value in fields.items()]
     for name, value in profile(document).items():

@@ -52,19 +52,19 @@ class Rules(NamedTuple):
 
 
 def aim(words: int) -> int:
-    """Returns the length to ask a language model for, below the limit as models miscount words."""
+    """Return the length to ask a language model for, below the limit as models miscount words."""
     return max(1, 2 * words // 3)
 
 
 def longest(rules: Rules) -> dict[str, int]:
-    """Returns the largest number of words of each text of a profile."""
+    """Return the largest number of words of each text of a profile."""
     words = {"function": rules.text_words, "when_to_use": rules.text_words}
     words["limitation"] = rules.limitation_words
     return {field: limit - 1 for field, limit in words.items()}
 
 
 def schema(rules: Rules) -> Schema:
-    """Returns the JSON schema of a profile; it bounds the fields, not the numbers of words."""
+    """Return the JSON schema of a profile; it bounds the fields, not the numbers of words."""
     text = {"type": "string"}
     example = object_schema(**dict.fromkeys(EXAMPLE_FIELDS, text))
     fields: dict[str, Any] = {"function": text}
@@ -90,10 +90,10 @@ def schema(rules: Rules) -> Schema:
 
 
 def tidy(profile: Any) -> Any:
-    """Corrects trivial faults of a profile, so that no model has to be asked again.
+    """Correct trivial faults of a profile, so that no model has to be asked again.
 
-    Strips texts, lower-cases tags and removes repeated ones, removes fields that are null or only
-    say what the documentation lacks, and writes calls that are objects as JSON.
+    Strip texts, lower-case tags and remove repeated ones, remove fields that are null or only
+    say what the documentation lacks, and write calls that are objects as JSON.
     """
     if not isinstance(profile, dict):
         return profile
@@ -110,7 +110,7 @@ def tidy(profile: Any) -> Any:
 
 
 def violations(profile: Any, rules: Rules) -> list[str]:
-    """Lists the violations of the rules in a profile, one message each.
+    """List the violations of the rules in a profile, one message each.
 
     Args:
       profile: the value to check; anything but a dict is one violation.
@@ -135,7 +135,7 @@ def violations(profile: Any, rules: Rules) -> list[str]:
 
 
 def expand(document: Document, profile: dict[str, Any]) -> dict[str, Any]:
-    """Returns the document with the profile, except ``example_usage``."""
+    """Return the document with the profile, except ``example_usage``."""
     fields = document if isinstance(document, dict) else {"documentation": document}
     kept = {field: profile[field] for field in PROFILE_FIELDS if field in profile}
     return fields | {"tool_profile": kept}
@@ -171,7 +171,7 @@ def _examples(examples: Any, rules: Rules) -> list[str]:
 
 
 def _text(name: str, value: Any, most: int | None) -> list[str]:
-    """Lists the violations of a text with a largest number of words."""
+    """List the violations of a text with a largest number of words."""
     if not isinstance(value, str):
         return [f"{name} must be a text, got {value!r:.60}"]
     if not value or value.lower().rstrip(".") in SAYS_NOTHING:
@@ -187,7 +187,7 @@ def _text(name: str, value: Any, most: int | None) -> list[str]:
 
 
 def _with_call_as_text(example: Any) -> Any:
-    """Writes a call that is an object as JSON."""
+    """Write a call that is an object as JSON."""
     call = example.get("api_call") if isinstance(example, dict) else None
     if not isinstance(call, dict) or not call:
         return example

@@ -13,12 +13,12 @@ import numpy as np
 
 
 def cache_directory() -> Path:
-    """Returns ``$JAXRET_CACHE``, or ``~/.cache/jaxret``."""
+    """Return ``$JAXRET_CACHE``, or ``~/.cache/jaxret``."""
     return Path(os.environ.get("JAXRET_CACHE") or Path.home() / ".cache" / "jaxret")
 
 
 def read_vectors(folder: Path, width: int | None) -> dict[str, np.ndarray]:
-    """Reads all vectors ``[width]`` of a folder by hash; none if there is no such folder.
+    """Read all vectors ``[width]`` of a folder by hash; none if there is no such folder.
 
     Args:
       folder: of the shards.
@@ -47,7 +47,7 @@ def read_vectors(folder: Path, width: int | None) -> dict[str, np.ndarray]:
 
 
 def write_vectors(folder: Path, vectors: Mapping[str, np.ndarray]) -> None:
-    """Adds a shard of vectors, all of one width, under SHA-256 hashes in hexadecimal."""
+    """Add a shard of vectors, all of one width, under SHA-256 hashes in hexadecimal."""
     folder.mkdir(parents=True, exist_ok=True)
     shard = np.empty(len(vectors), _layout(len(next(iter(vectors.values())))))
     shard["key"], shard["vector"] = list(vectors), list(vectors.values())

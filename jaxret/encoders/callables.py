@@ -33,7 +33,7 @@ Encoder: TypeAlias = TextEncoder | TextFunction
 
 
 def encoder_name(encoder: Encoder) -> str:
-    """Returns the name of an encoder, for tables, errors and descriptions of saved embeddings."""
+    """Return the name of an encoder, for tables, errors and descriptions of saved embeddings."""
     if isinstance(encoder, TextEncoder):
         return encoder.spec.name
     named = (getattr(encoder, key, None) for key in ("cache_name", "__name__"))
@@ -43,7 +43,7 @@ def encoder_name(encoder: Encoder) -> str:
 def encode_with(
     function: TextFunction, texts: Sequence[str], *, cache: Path | None, progress: bool = True
 ) -> Float32[np.ndarray, "n d"]:
-    """Encodes texts with a callable, in their order; equal texts are encoded once.
+    """Encode texts with a callable, in their order; equal texts are encoded once.
 
     Of several processes the first encodes, and all get its vectors.
 
@@ -98,7 +98,7 @@ def encode_with(
 def _checked(
     name: str, output: Any, texts: list[str], width: int | None
 ) -> Float32[np.ndarray, "n d"]:
-    """The output of a callable as an array, or an error that says what is wrong with it."""
+    """Convert the output of a callable to an array, or raise an error that says what is wrong."""
     owner = f"the output of encoder {name!r} for {len(texts)} texts"
     rows = matrix_of(owner, output)
     if len(rows) != len(texts):

@@ -34,7 +34,7 @@ def encode(
     batch_tokens: int = 512,
     progress: bool = True,
 ) -> Float32[np.ndarray, "n d"]:
-    """Encodes texts as unit vectors, in the same order; equal texts are encoded once.
+    """Encode texts as unit vectors, in the same order; equal texts are encoded once.
 
     With several processes only the first encodes, and all get its vectors.
 
@@ -94,7 +94,7 @@ def encode(
 def forward(
     encoder: TextEncoder, work: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[Int[np.ndarray, "b"], Float32[np.ndarray, "b d"]]]:
-    """Yields the positions and vectors of each batch of `batches`, in order.
+    """Yield the positions and vectors of each batch of `batches`, in order.
 
     Two batches run concurrently, which is 1.1 times as fast on 2 CPU cores, since a small matrix
     product does not use both.

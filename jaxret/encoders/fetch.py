@@ -32,12 +32,12 @@ ARCHIVES = {
 
 
 def fetched_folder(name: str) -> Path:
-    """Returns the folder to which `fetch_encoder` downloads an encoder."""
+    """Return the folder to which `fetch_encoder` downloads an encoder."""
     return cache_directory() / "encoders" / name
 
 
 def fetch_encoder(name: str) -> Path:
-    """Downloads an encoder's weights, unless they exist already.
+    """Download an encoder's weights, unless they exist already.
 
     Returns:
       A folder in HuggingFace's layout.
@@ -58,7 +58,7 @@ def fetch_encoder(name: str) -> Path:
 
 
 def _unpack(path, folder, sha256):
-    """Unpacks all files or none."""
+    """Unpack all files or none."""
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
@@ -73,7 +73,7 @@ def _unpack(path, folder, sha256):
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=sorted(ARCHIVES), help="the encoder")
     name = parser.parse_args().name

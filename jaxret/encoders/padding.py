@@ -21,7 +21,7 @@ COARSE = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 40
 def batches(
     tokens: Sequence[Sequence[int]], batch_tokens: int, lengths: Sequence[int] = LENGTHS
 ) -> Iterator[tuple[Int[np.ndarray, "b"], Int[np.ndarray, "B L"], Bool[np.ndarray, "B L"]]]:
-    """Groups texts of similar length into the few shapes that ``lengths`` allow, longest first.
+    """Group texts of similar length into the few shapes that ``lengths`` allow, longest first.
 
     Only the last batch can have fewer than B texts; it is padded with copies of its last text. A
     single text is not padded to a batch, since live systems encode one text at a time.
@@ -49,7 +49,7 @@ def batches(
 def pad(
     tokens: Sequence[Sequence[int]], lengths: Sequence[int] = LENGTHS
 ) -> tuple[Int[np.ndarray, "B L"], Bool[np.ndarray, "B L"]]:
-    """Pads token numbers at the end to one of ``lengths``.
+    """Pad token numbers at the end to one of ``lengths``.
 
     Returns:
       The token numbers [B, L], and the mask [B, L], False for padding.
@@ -64,7 +64,7 @@ def pad(
 
 
 def padded_length(length: int, lengths: Sequence[int] = LENGTHS) -> int:
-    """Returns the smallest of ``lengths`` that a text fits in.
+    """Return the smallest of ``lengths`` that a text fits in.
 
     Args:
       length: tokens of the text.

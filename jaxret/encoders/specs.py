@@ -41,7 +41,7 @@ class EncoderSpec(NamedTuple):
         return "{instruction}" in self.query_prefix
 
     def prefix(self, kind: Kind) -> str:
-        """Returns the prefix of a text, with the instruction filled in.
+        """Return the prefix of a text, with the instruction filled in.
 
         Args:
           kind: "query" or "document".

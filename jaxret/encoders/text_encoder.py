@@ -38,7 +38,7 @@ DType: TypeAlias = Literal["float32", "bfloat16"]
 
 @lru_cache
 def _compiled(network: Module, pooling: Pooling, width: int) -> Callable[..., Float[Array, "B d"]]:
-    """Compiles `TextEncoder.embed`, once for all encoders of a network."""
+    """Compile `TextEncoder.embed`, once for all encoders of a network."""
     return jax.jit(partial(_embed, network, pooling, width))
 
 
@@ -61,11 +61,11 @@ class TextEncoder:
     mesh: Mesh | None = None  # splits the parameters of a Qwen3 over its axis 'model'
 
     def with_weights(self, weights: Params) -> Self:
-        """Returns the encoder with other parameters, such as trained ones, without recompiling."""
+        """Return the encoder with other parameters, such as trained ones, without recompiling."""
         return replace(self, weights=weights, sha256=None)
 
     def shallow(self, layers: int) -> Self:
-        """Returns the encoder with only the first blocks of its network; reads the weights.
+        """Return the encoder with only the first blocks of its network; read the weights.
 
         Raises:
           ValueError: if the network has fewer blocks.
@@ -76,7 +76,7 @@ class TextEncoder:
     def embed(
         self, params: Params, ids: Int[Array, "B L"], mask: Bool[Array, "B L"]
     ) -> Float[Array, "B d"]:
-        """Embeds tokens, as a pure, differentiable function that is not compiled.
+        """Embed tokens, as a pure, differentiable function that is not compiled.
 
         Args:
           params: parameters of the network.
@@ -89,7 +89,7 @@ class TextEncoder:
         return _embed(self.network, self.spec.pooling, self.width, params, ids, mask)
 
     def pool(self, hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B d"]:
-        """Pools hidden states, and cuts the vectors to width d.
+        """Pool hidden states, and cut the vectors to width d.
 
         Returns:
           Vectors [B, d], not yet of length 1.
@@ -125,7 +125,7 @@ class TextEncoder:
         return qwen3.tensor_parallel(config, self.mesh)
 
     def memory(self) -> str:
-        """Describes the memory that the parameters take, without reading them."""
+        """Describe the memory that the parameters take, without reading them."""
         return memory_report(
             self.backbone.shapes(dtype=self.dtype, mesh=self.mesh, rules=self.rules)
         )
@@ -136,7 +136,7 @@ class TextEncoder:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Reads the tokenizer, which cuts texts at ``max_tokens`` tokens and does not pad.
+        """Read the tokenizer, which cuts texts at ``max_tokens`` tokens and do not pad.
 
         Raises:
           ValueError: if the tokenizer has more tokens than the network, or does not append the
@@ -161,7 +161,7 @@ class TextEncoder:
     def tokens(
         self, texts: Sequence[str], *, kind: Kind, limit: int | None = None
     ) -> list[list[int]]:
-        """Tokenises texts with their prefix and special tokens, without padding.
+        """Tokenise texts with their prefix and special tokens, without padding.
 
         Args:
           texts: nonempty texts.
@@ -176,7 +176,7 @@ class TextEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hashes everything that determines a vector, except the text with its prefix."""
+        """Hash everything that determines a vector, except the text with its prefix."""
         weights = self.sha256 or self._hash_weights()
         words = checkpoints.sha256(self.directory / "tokenizer.json")
         parts = (weights, words, self.backbone.config, self.spec.pooling, self.spec.max_tokens)
@@ -201,7 +201,7 @@ def load_encoder(
     dtype: DType = "float32",
     mesh: Mesh | None = None,
 ) -> TextEncoder:
-    """Loads one of `ENCODERS`.
+    """Load one of `ENCODERS`.
 
     Args:
       name: name of the encoder, which determines pooling, prefixes and the length of texts.
@@ -251,7 +251,7 @@ def load_encoder(
 
 
 def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:
-    """Adds a prefix to each text.
+    """Add a prefix to each text.
 
     Args:
       texts: n strings.
@@ -275,5 +275,5 @@ def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:
 
 
 def digest(text: str) -> str:
-    """Hashes a text."""
+    """Hash a text."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -38,7 +38,7 @@ FOREVER = np.iinfo(np.int32).max
 
 
 def always(items: int) -> Availability:
-    """Makes every tool available in every round.
+    """Make every tool available in every round.
 
     Args:
       items: I, the size of the catalogue.
@@ -47,7 +47,7 @@ def always(items: int) -> Availability:
 
 
 def later(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
-    """Makes a share of the tools available from one round on.
+    """Make a share of the tools available from one round on.
 
     Args:
       items: I, the size of the catalogue.
@@ -65,7 +65,7 @@ def later(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
 
 
 def one_by_one(items: int, share: float, *, first: int, last: int, seed: int = 0) -> Availability:
-    """Makes the tools of a share available one after the other, evenly spaced in time.
+    """Make the tools of a share available one after the other, evenly spaced in time.
 
     Args:
       items: I, the size of the catalogue.
@@ -85,7 +85,7 @@ def one_by_one(items: int, share: float, *, first: int, last: int, seed: int = 0
 
 
 def leaving(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
-    """Makes a share of the tools absent from one round on.
+    """Make a share of the tools absent from one round on.
 
     Args:
       items: I, the size of the catalogue.
@@ -103,7 +103,7 @@ def leaving(items: int, share: float, *, at: int, seed: int = 0) -> Availability
 
 
 def away(items: int, share: float, *, leaves: int, back: int, seed: int = 0) -> Availability:
-    """Makes a share of the tools absent in the rounds ``leaves <= t < back``.
+    """Make a share of the tools absent in the rounds ``leaves <= t < back``.
 
     Args:
       items: I, the size of the catalogue.
@@ -122,6 +122,6 @@ def away(items: int, share: float, *, leaves: int, back: int, seed: int = 0) -> 
 
 
 def _part(items: int, share: float, seed: int) -> Int[np.ndarray, " P"]:
-    """Draws a share of the items in random order, but never all of them."""
+    """Draw a share of the items in random order, but never all of them."""
     require("share", share, "in [0, 1)", lambda x: 0 <= x < 1)
     return np.random.default_rng(seed).permutation(items)[: round(share * items)]

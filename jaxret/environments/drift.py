@@ -27,7 +27,7 @@ class Drift(NamedTuple):
     def labels_at(
         self, t: Int[Array, ""], query: Int[Array, ""], labels: Int[Array, " L"]
     ) -> Int[Array, " L"]:
-        """Returns the right labels of a query in a round.
+        """Return the right labels of a query in a round.
 
         Args:
           t: the round.
@@ -49,7 +49,7 @@ class Rotation(NamedTuple):
     def queries_at(
         self, t: Int[Array, ""], query: Int[Array, ""], vector: Float[Array, " d"]
     ) -> Float[Array, " d"]:
-        """Returns the vector of a query in a round.
+        """Return the vector of a query in a round.
 
         Args:
           t: the round.
@@ -65,7 +65,7 @@ class Rotation(NamedTuple):
 
 
 def swapped(labels: Int[ArrayLike, "N L"], *, share: float = 0.3, at: int, seed: int = 0) -> Drift:
-    """Permutes the labels of some tools: each tool takes the queries of the next in a cycle.
+    """Permute the labels of some tools: each tool takes the queries of the next in a cycle.
 
     Args:
       labels: right labels of the queries [N, L], -1 pads.
@@ -91,7 +91,7 @@ def swapped(labels: Int[ArrayLike, "N L"], *, share: float = 0.3, at: int, seed:
 def turning(
     queries: Float[ArrayLike, "N d"], *, angle: float, rounds: int, seed: int = 0
 ) -> Rotation:
-    """Rotates all queries by the same angle, in d / 2 random planes.
+    """Rotate all queries by the same angle, in d / 2 random planes.
 
     After t rounds the cosine between a query and its original is ``cos(angle t / rounds)``. The
     cosines between queries do not change.

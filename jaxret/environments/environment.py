@@ -145,7 +145,7 @@ _METHODS = (
 
 
 def label_noise(noise_rate: float | Float[ArrayLike, " I"]) -> Environment:
-    """Makes an environment that inverts rewards at random.
+    """Make an environment that inverts rewards at random.
 
     Args:
       noise_rate: the probability with which a reward is inverted, in [0, 0.5]: one number, or one
@@ -165,7 +165,7 @@ def _are_noise_rates(rates: float | Float[ArrayLike, "*n"]) -> bool:
 
 
 def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
-    """Makes an environment in which a judge gives the rewards.
+    """Make an environment in which a judge gives the rewards.
 
     A judge is consistent: a repeated query gets the same verdicts, mistakes included.
 
@@ -189,7 +189,7 @@ def judged(verdicts: Float[ArrayLike, "N I"]) -> Environment:
 
 
 def simulated_reranker(*, accuracy: float) -> SlateReranker:
-    """Makes a reranker that picks a right item of the slate with a given probability.
+    """Make a reranker that picks a right item of the slate with a given probability.
 
     Otherwise, and if no item of the slate is right, it picks uniformly from the whole slate, which
     may still give a right item.
@@ -226,7 +226,7 @@ class JudgingReranker(NamedTuple):
 
 
 def judging_reranker(verdicts: Float[ArrayLike, "N I"]) -> JudgingReranker:
-    """Makes a reranker that picks the item of the slate with the largest verdict of a judge.
+    """Make a reranker that picks the item of the slate with the largest verdict of a judge.
 
     The propensity of a choice remains the probability that the item is on the slate (Algorithm 2,
     line 8); the probability that the judge picks it is unknown.
@@ -243,7 +243,7 @@ def judging_reranker(verdicts: Float[ArrayLike, "N I"]) -> JudgingReranker:
 def available_at(
     environment: Environment, t: Int[Array, ""], available: Bool[Array, " I"]
 ) -> Bool[Array, " I"]:
-    """Returns the mask of the items that are available in a round.
+    """Return the mask of the items that are available in a round.
 
     Args:
       environment: environment, of which times and effects with ``available_at`` are used.
@@ -262,7 +262,7 @@ def available_at(
 def always_available(
     environment: Environment, rounds: int, available: Bool[Array, " I"]
 ) -> Bool[Array, " I"]:
-    """Returns the mask of the items that are available in every round of a run.
+    """Return the mask of the items that are available in every round of a run.
 
     Args:
       environment: environment, of which times and effects with ``available_at`` are used.
@@ -281,7 +281,7 @@ def always_available(
 
 
 def _by_times(environment: Environment, first: Any, last: Any) -> Any:
-    """Returns which items have arrived by round ``first`` and not left by round ``last``."""
+    """Return which items have arrived by round ``first`` and not left by round ``last``."""
     arrives, leaves = environment.arrives, environment.leaves
     arrived = True if arrives is None else arrives <= first
     not_left = True if leaves is None else last < leaves
@@ -293,7 +293,7 @@ def _by_times(environment: Environment, first: Any, last: Any) -> Any:
 def queries_at(
     environment: Environment, t: Int[Array, ""], query: Int[Array, ""], vector: Float[Array, " d"]
 ) -> Float[Array, " d"]:
-    """Returns the vector of a query in a round.
+    """Return the vector of a query in a round.
 
     Args:
       environment: environment, of which effects with ``queries_at`` are used.
@@ -312,7 +312,7 @@ def queries_at(
 def labels_at(
     environment: Environment, t: Int[Array, ""], query: Int[Array, ""], labels: Int[Array, " L"]
 ) -> Int[Array, " L"]:
-    """Returns the right labels of a query in a round.
+    """Return the right labels of a query in a round.
 
     Args:
       environment: environment, of which effects with ``labels_at`` are used.
@@ -335,7 +335,7 @@ def respond(
     labels: Int[Array, " L"],
     query: Int[Array, ""],
 ) -> tuple[Choice, Feedback, Float[Array, ""]]:
-    """Picks the used item of a slate and returns the feedback.
+    """Pick the used item of a slate and return the feedback.
 
     Args:
       environment: environment of the round.
@@ -377,7 +377,7 @@ def respond(
 def with_interventions(
     learner: Learner, environment: Environment, key: PRNGKey, *, labels: int
 ) -> Learner:
-    """Wraps a learner so that its updates include the interventions of an environment.
+    """Wrap a learner so that its updates include the interventions of an environment.
 
     Args:
       learner: any learner; returned unchanged if there are no interventions.
@@ -402,7 +402,7 @@ def with_interventions(
 
 
 def effects_with(environment: Environment, *methods: str) -> list[Effect]:
-    """Lists the effects that have any of the given methods, in the order in which they apply.
+    """List the effects that have any of the given methods, in the order in which they apply.
 
     Args:
       environment: environment with the effects.
@@ -418,12 +418,12 @@ def effects_with(environment: Environment, *methods: str) -> list[Effect]:
 
 
 def intervenes(environment: Environment) -> bool:
-    """Returns whether an effect intervenes on the learner, which only the plain scan supports."""
+    """Return whether an effect intervenes on the learner, which only the plain scan supports."""
     return bool(effects_with(environment, "deliver", "change"))
 
 
 def tools_change(environment: Environment) -> bool:
-    """Returns whether the available tools change over time."""
+    """Return whether the available tools change over time."""
     times = environment.arrives, environment.leaves
     return any(time is not None for time in times) or bool(
         effects_with(environment, "available_at")
@@ -433,7 +433,7 @@ def tools_change(environment: Environment) -> bool:
 def require_environment(
     environment: Environment, *, queries: int, items: int, width: int, labels: int
 ) -> None:
-    """Checks that an environment fits a task; traced values are not checked.
+    """Check that an environment fits a task; traced values are not checked.
 
     Args:
       environment: any environment.
@@ -464,7 +464,7 @@ def require_environment(
 
 
 def padded(environment: Environment, items: int) -> Environment:
-    """Pads the arrays that are declared ``SHARDED`` with zeros, along their axis of items.
+    """Pad the arrays that are declared ``SHARDED`` with zeros, along their axis of items.
 
     Args:
       environment: environment of a catalogue with at most ``items`` items.
@@ -481,7 +481,7 @@ def padded(environment: Environment, items: int) -> Environment:
 
 
 def partition_specs(environment: Environment, axis: str) -> Environment:
-    """Returns the PartitionSpec of each array of an environment, for `jax.shard_map`.
+    """Return the PartitionSpec of each array of an environment, for `jax.shard_map`.
 
     Args:
       environment: environment without a reranker; the fields of its effects are arrays and numbers.
@@ -499,7 +499,7 @@ def partition_specs(environment: Environment, axis: str) -> Environment:
 
 
 def _map_arrays(one: Any, change: Callable[[Any, tuple[str, ...]], Any]) -> Any:
-    """Changes each array of an environment, an effect, or a tuple of effects.
+    """Change each array of an environment, an effect, or a tuple of effects.
 
     Args:
       one: environment, effect or tuple; None stays None.
@@ -519,7 +519,7 @@ def _map_arrays(one: Any, change: Callable[[Any, tuple[str, ...]], Any]) -> Any:
 
 
 def _axes(one: Any, name: str) -> tuple[str, ...]:
-    """Returns the letters of the axes of a field that is declared ``SHARDED``."""
+    """Return the letters of the axes of a field that is declared ``SHARDED``."""
     rank = len(np.shape(getattr(one, name)))
     for axes in _declared_shapes(type(one)).get(name, ()):
         if len(axes) == rank and "I" in axes:
@@ -529,7 +529,7 @@ def _axes(one: Any, name: str) -> tuple[str, ...]:
 
 @cache
 def _declared_shapes(kind: type) -> dict[str, list[tuple[str, ...]]]:
-    """Reads the shapes that the annotations of a NamedTuple allow for each of its arrays."""
+    """Read the shapes that the annotations of a NamedTuple allow for each of its arrays."""
 
     def shapes(annotation):
         if hasattr(annotation, "dim_str"):
@@ -541,14 +541,14 @@ def _declared_shapes(kind: type) -> dict[str, list[tuple[str, ...]]]:
 
 
 def _fits(shape: tuple[int | str, ...], found: tuple[int, ...]) -> bool:
-    """Returns whether an array has a declared shape; a letter stands for any size."""
+    """Return whether an array has a declared shape; a letter stands for any size."""
     if len(shape) != len(found):
         return False
     return all(isinstance(n, str) or n == m for n, m in zip(shape, found, strict=True))
 
 
 def _require_shapes(prefix: str, one: Any, sizes: Mapping[str, int]) -> None:
-    """Raises ValueError if an array of an effect or environment has an undeclared shape."""
+    """Raise ValueError if an array of an effect or environment has an undeclared shape."""
     words = {"N": "N queries", "I": "I items", "d": "width d", "L": "L labels"}
     for name, allowed in _declared_shapes(type(one)).items():
         if (value := getattr(one, name)) is None:

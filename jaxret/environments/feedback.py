@@ -36,7 +36,7 @@ class Poison(NamedTuple):
         query: Int[Array, ""],
         reward: Float[Array, ""],
     ) -> Float[Array, ""]:
-        """Returns the reward after the attack.
+        """Return the reward after the attack.
 
         Args:
           key: unused.
@@ -60,7 +60,7 @@ class Censoring(NamedTuple):
     after_failure: float | Float[Array, ""]  # share of failures without feedback
 
     def is_observed(self, key: PRNGKey, success: Bool[Array, ""]) -> Bool[Array, ""]:
-        """Draws whether feedback arrives.
+        """Draw whether feedback arrives.
 
         Args:
           key: consumed.
@@ -82,7 +82,7 @@ def poisoned(
     false_reward: float | None = None,
     seed: int = 0,
 ) -> Poison:
-    """Makes the rewards of some users false, for one tool or for all.
+    """Make the rewards of some users false, for one tool or for all.
 
     The users of the attacker are represented by a set of queries.
 
@@ -111,7 +111,7 @@ def poisoned(
 
 
 def censored_by_success(*, after_success: float, after_failure: float) -> Censoring:
-    """Withholds the feedback of a share of the rounds, which depends on the outcome.
+    """Withhold the feedback of a share of the rounds, which depends on the outcome.
 
     Args:
       after_success: share of successes without feedback, in [0, 1].
@@ -126,7 +126,7 @@ def censored_by_success(*, after_success: float, after_failure: float) -> Censor
 
 
 def position_biased_clicks(*, bias: float = 1.0, lure: float = 0.2):
-    """Makes a reranker that simulates clicks, by position and by whether an item is right.
+    """Make a reranker that simulates clicks, by position and by whether an item is right.
 
     In the position-based model (Richardson et al. 2007; Craswell et al. 2008) position j is clicked
     with probability examination times attractiveness. Here exactly one item is clicked per round,
@@ -161,7 +161,7 @@ def position_biased_clicks(*, bias: float = 1.0, lure: float = 0.2):
 def click_probabilities(
     slate: Slate, labels: Int[Array, " L"], bias: float, lure: float
 ) -> Float[Array, " k"]:
-    """Computes the probability that each position of a slate is clicked.
+    """Compute the probability that each position of a slate is clicked.
 
     Args:
       slate: the k items shown.

@@ -66,7 +66,7 @@ class Delay(NamedTuple):
     probabilities: Float[Array, " C"]  # probabilities of a delay of 0, 1, .., C - 1 rounds; sum 1
 
     def memory(self, learner: Learner, state: State, answer: Answer) -> Pending:
-        """Makes an empty ring.
+        """Make an empty ring.
 
         Args:
           learner: unused.
@@ -87,7 +87,7 @@ class Delay(NamedTuple):
         answer: Answer,
         learn: Learn,
     ) -> tuple[State, Pending]:
-        """Sends the answer of round t, and learns from all answers that are due.
+        """Send the answer of round t, and learn from all answers that are due.
 
         Args:
           memory: answers in transit.
@@ -131,7 +131,7 @@ class Restart(NamedTuple):
     at: int | Int[Array, ""]  # the round before which the state is restored
 
     def memory(self, learner: Learner, state: State, answer: Answer) -> State:
-        """Takes the snapshot of round 0.
+        """Take the snapshot of round 0.
 
         Args:
           learner: unused.
@@ -144,7 +144,7 @@ class Restart(NamedTuple):
     def change(
         self, memory: State, t: Int[Array, ""], learner: Learner, state: State
     ) -> tuple[State, State]:
-        """Takes or restores a snapshot, if it is due in round t.
+        """Take or restore a snapshot, if it is due in round t.
 
         Args:
           memory: the snapshot.
@@ -181,7 +181,7 @@ class Rewriting(NamedTuple):
     def change(
         self, memory: tuple, t: Int[Array, ""], learner: Learner, state: State
     ) -> tuple[State, tuple]:
-        """Changes the rows to the new documents, if this is due in round t.
+        """Change the rows to the new documents, if this is due in round t.
 
         Args:
           memory: unused.
@@ -214,7 +214,7 @@ class Rewriting(NamedTuple):
 
 
 def geometric_delay(*, mean: float, longest: int | None = None) -> Delay:
-    """Delays answers by a truncated geometric distribution.
+    """Delay answers by a truncated geometric distribution.
 
     Args:
       mean: mean delay in rounds before truncation, >= 0.
@@ -231,7 +231,7 @@ def geometric_delay(*, mean: float, longest: int | None = None) -> Delay:
 
 
 def restart_from_snapshot(*, saved: int, at: int) -> Restart:
-    """Resets the learner to an earlier state, which undoes the updates in between.
+    """Reset the learner to an earlier state, which undoes the updates in between.
 
     Args:
       saved: round before which the state is saved, >= 0.
@@ -252,7 +252,7 @@ def rewritten_documents(
     at: int,
     how: How = "carry",
 ) -> Rewriting:
-    """Rewrites the documents of tools while the learner serves.
+    """Rewrite the documents of tools while the learner serves.
 
     Args:
       before: embeddings of the task's documents [I, d].
@@ -287,7 +287,7 @@ def intervened(
     always_observed: bool,
     tools_change: bool,
 ) -> Learner:
-    """Wraps a learner so that each of its updates includes the interventions.
+    """Wrap a learner so that each of its updates includes the interventions.
 
     Args:
       learner: any learner.
@@ -358,7 +358,7 @@ def intervened(
 
 
 def learner_state(state: State) -> State:
-    """Returns the state of the learner, without the memory of interventions.
+    """Return the state of the learner, without the memory of interventions.
 
     Args:
       state: state of one run or of many, with or without interventions.
@@ -374,7 +374,7 @@ def _around(own: State, available, t, memories: tuple) -> State:
 
 
 def _once(when: Bool[Array, ""], change: Callable[..., tuple], *states: Any) -> tuple:
-    """Changes the states if ``when`` holds; `lax.cond` would copy them if it does not."""
+    """Change the states if ``when`` holds; `lax.cond` would copy them if it does not."""
 
     def run(carry):
         return change(*carry[0]), jnp.asarray(False)

@@ -81,7 +81,7 @@ def compare(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Comparison:
-    """Compares two runs or two rankings.
+    """Compare two runs or two rankings.
 
     Args:
       run: a run; with ``on``, anything that `evaluate` takes. Two runs must share task, seeds and
@@ -131,7 +131,7 @@ def compare_paired(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Comparison:
-    """Tests whether paired differences have the mean 0.
+    """Test whether paired differences have the mean 0.
 
     Args:
       values: differences of each seed and query [S, N]; NaN for missing ones.
@@ -171,7 +171,7 @@ def compare_all(
     on: Task | None = None,
     **more: Any,
 ) -> Comparisons:
-    """Compares several runs with one and corrects the p-values for their number (Holm 1979).
+    """Compare several runs with one and correct the p-values for their number (Holm 1979).
 
     Args:
       runs: one or more runs; ``against`` itself is left out.
@@ -194,7 +194,7 @@ def compare_all(
 
 
 def corrected(comparisons: Sequence[Comparison]) -> Comparisons:
-    """Corrects the p-values of comparisons for their number (Holm 1979).
+    """Correct the p-values of comparisons for their number (Holm 1979).
 
     Args:
       comparisons: one or more comparisons, whose intervals are not changed.
@@ -205,7 +205,7 @@ def corrected(comparisons: Sequence[Comparison]) -> Comparisons:
 
 
 def success_by_query(run: RunLike) -> Float[np.ndarray, "S N"]:
-    """Computes the share of each query's exposures that succeeded, before the round's update.
+    """Compute the share of each query's exposures that succeeded, before the round's update.
 
     Args:
       run: run with S seeds on N queries.
@@ -225,7 +225,7 @@ def success_by_query(run: RunLike) -> Float[np.ndarray, "S N"]:
 def _resampled(
     values: Float[np.ndarray, "S N"], groups: Int[np.ndarray, " N"], resamples: int, seed: int
 ) -> Float[np.ndarray, " B"]:
-    """Computes the means of B resamples of seeds and questions, drawn with replacement."""
+    """Compute the means of B resamples of seeds and questions, drawn with replacement."""
     seeds = len(values)
     questions, place = np.unique(groups, return_inverse=True)
     finite = np.isfinite(values)

@@ -45,7 +45,7 @@ class Description(NamedTuple):
 
 
 def describe(task: Task) -> Description:
-    """Counts tools, queries and near-duplicates, and measures static retrieval.
+    """Count tools, queries and near-duplicates, and measure static retrieval.
 
     Static retrieval ranks by ``task.theta``; its accuracy is the share of queries whose first tool
     is one of their labels. A query is a near-duplicate if another query of the task has nearly the

@@ -16,7 +16,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: ArrayLike) -> "Estimate":
-        """Makes an estimate from one number per seed [S], or from a single number."""
+        """Make an estimate from one number per seed [S], or from a single number."""
         return cls(np.atleast_1d(np.asarray(values, np.float64)))
 
     @cached_property
@@ -30,7 +30,7 @@ class Estimate:
         return float(self.values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
 
     def __sub__(self, other: "Estimate") -> "Estimate":
-        """Subtracts seed by seed; raises ValueError if the numbers of seeds differ."""
+        """Subtract seed by seed; raise ValueError if the numbers of seeds differ."""
         if self.values.shape != other.values.shape:
             n, m = self.values.size, other.values.size
             raise ValueError(f"a paired difference needs equal seeds, got {n} and {m}")

@@ -81,7 +81,7 @@ class RetrieverLike(Protocol):
     @property
     def items(self) -> int: ...
     def search(self, texts: Any, k: int, *, progress: bool) -> Lists:
-        """Finds the k best items of every query.
+        """Find the k best items of every query.
 
         Args:
           texts: the N queries, as strings, or as vectors [N, d] if the task has no texts.
@@ -100,7 +100,7 @@ class RerankerLike(Protocol):
     @property
     def name(self) -> str: ...
     def refine(self, texts: Any, ranking: Any, *, progress: bool) -> Lists:
-        """Reranks the candidates of a first stage.
+        """Rerank the candidates of a first stage.
 
         Args:
           texts: the N queries, as strings, or as vectors [N, d] if the task has no texts.
@@ -157,7 +157,7 @@ def evaluate(
     part: Bool[np.ndarray, "*S N"] | None = None,
     first: Lists | None = None,
 ) -> dict[Any, Any]:
-    """Averages ranking metrics over the queries of a task.
+    """Average ranking metrics over the queries of a task.
 
     Absent tools are not ranked. Runs and embeddings have their own masks of absent tools; for
     everything else the task's mask is used.
@@ -206,7 +206,7 @@ def evaluate_each(
     part: Bool[np.ndarray, "*S N"] | None = None,
     first: Lists | None = None,
 ) -> dict[str, Float[np.ndarray, "S N"]]:
-    """Computes ranking metrics of every query and seed.
+    """Compute ranking metrics of every query and seed.
 
     Args:
       ranked: a run, embeddings, rows, a retriever, a reranker or lists.
@@ -240,7 +240,7 @@ def evaluate_each(
 
 
 def name_of(ranked: Ranked) -> str:
-    """Returns the name of a ranked object for tables."""
+    """Return the name of a ranked object for tables."""
     if isinstance(ranked, Embeddings):
         return str(ranked.facts.get("learner", "embeddings"))
     name = getattr(ranked, "name", None)
@@ -250,7 +250,7 @@ def name_of(ranked: Ranked) -> str:
 
 
 def is_run(ranked: Any) -> bool:
-    """Returns whether an object is a run, with a learner and its last states."""
+    """Return whether an object is a run, with a learner and its last states."""
     return hasattr(ranked, "states") and hasattr(ranked, "family")
 
 
@@ -263,7 +263,7 @@ def _each_cut(of_cut: Callable, cuts: Sequence[int]) -> dict[str, Any]:
 
 
 def _masks(part: Bool[np.ndarray, "*S N"], task: Task) -> Bool[np.ndarray, "S N"]:
-    """Converts a part to one row per seed, or a single row for all seeds."""
+    """Convert a part to one row per seed, or a single row for all seeds."""
     masks = np.atleast_2d(np.asarray(part, bool))
     if masks.ndim != 2 or masks.shape[1] != len(task) or not masks.any(axis=1).all():
         raise ValueError(
@@ -274,7 +274,7 @@ def _masks(part: Bool[np.ndarray, "*S N"], task: Task) -> Bool[np.ndarray, "S N"
 
 
 def _of_run(run: Any, task: Task, masks: Bool[np.ndarray, "S N"] | None) -> Callable:
-    """Computes metrics [S, N] of a run's last states, NaN outside the masks."""
+    """Compute metrics [S, N] of a run's last states, NaN outside the masks."""
     _require_ids(run.task.ids, task)
     _require_shape(run.task.theta.shape, task)
     seeds, queries = len(run.seeds), len(task)
@@ -311,14 +311,14 @@ def _of_embeddings(found: Embeddings, task: Task) -> Callable:
 
 
 def _of_rows(theta, queries, task: Task, available) -> Callable:
-    """Computes metrics [1, N] of rows."""
+    """Compute metrics [1, N] of rows."""
     _require_shape(theta.shape, task)
     arrays = (jnp.asarray(theta), jnp.asarray(queries), task.labels, available)
     return partial(_rank_by_rows, *arrays)
 
 
 def _of_others(ranked: Any, task: Task, cuts: Sequence[int], first: Lists | None) -> dict[str, Any]:
-    """Computes metrics [1, N] of retrievers, rerankers, lists and rows."""
+    """Compute metrics [1, N] of retrievers, rerankers, lists and rows."""
     texts = task.queries_for(ranked)
     items, longest = len(task.ids), cuts[-1]
     if callable(getattr(ranked, "search", None)):
@@ -346,7 +346,7 @@ def _of_others(ranked: Any, task: Task, cuts: Sequence[int], first: Lists | None
 
 
 def _array(ranked: Any) -> np.ndarray:
-    """Reads rows of floats, or lists of positions, which are padded to one length with -1."""
+    """Read rows of floats, or lists of positions, which are padded to one length with -1."""
     plain = isinstance(ranked, list | tuple) and not hasattr(ranked, "_fields")
     try:
         if plain and len({np.size(row) for row in ranked}) > 1:
@@ -378,7 +378,7 @@ def _integers(array: np.ndarray) -> bool:
 
 
 def _checked(lists: Int[np.ndarray, "N k"], task: Task, longest: int) -> Int[np.ndarray, "N k"]:
-    """Removes absent tools from lists, and pads lists of the whole catalogue to the longest cut."""
+    """Remove absent tools from lists, and pad lists of the whole catalogue to the longest cut."""
     items = len(task.ids)
     if len(lists) != len(task):
         raise ValueError(
@@ -405,7 +405,7 @@ def _checked(lists: Int[np.ndarray, "N k"], task: Task, longest: int) -> Int[np.
 
 
 def _mesh_of(theta: Float[jax.Array | np.ndarray, "S I d"]) -> Mesh | None:
-    """Returns a mesh that ranks the seeds side by side; None if rows are on other devices."""
+    """Return a mesh that ranks the seeds side by side; None if rows are on other devices."""
     mesh = sharding.run_mesh(len(theta))
     if isinstance(theta, jax.Array) and theta.sharding.device_set != set(mesh.devices.flat):
         return None

@@ -38,7 +38,7 @@ def ranks(
     labels: Int[Array, "L"],
     available: Bool[ArrayLike, "I"] | None = None,
 ) -> Int[Array, "L"]:
-    """Ranks the labels of one query among the available items, counted from zero.
+    """Rank the labels of one query among the available items, counted from zero.
 
     A label with a NaN score is ranked last, so that a diverged model gets the worst metrics.
 
@@ -60,7 +60,7 @@ def ranks(
 
 
 def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> Int[Array, "*N L"]:
-    """Finds the rank of each label in a list of items, counted from zero.
+    """Find the rank of each label in a list of items, counted from zero.
 
     Args:
       items: lists [N, k], or a single list [k], best first.
@@ -76,7 +76,7 @@ def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> I
 
 
 def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
-    """Computes whether the first-ranked item is a label.
+    """Compute whether the first-ranked item is a label.
 
     Args:
       ranks: ranks of the labels [N, L].
@@ -91,7 +91,7 @@ def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Arr
 def recall_at_k(
     ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int
 ) -> Float[Array, "*N"]:
-    """Computes the share of the labels that are among the first k items.
+    """Compute the share of the labels that are among the first k items.
 
     Args:
       ranks: ranks of the labels [N, L].
@@ -105,7 +105,7 @@ def recall_at_k(
 
 
 def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> Float[Array, "*N"]:
-    """Computes the discounted gain of the labels among the first k items, over the ideal gain.
+    """Compute the discounted gain of the labels among the first k items, over the ideal gain.
 
     Gains are 0 or 1. Absent labels count in the ideal gain, as missed labels.
 
@@ -126,7 +126,7 @@ def ndcg_at_k(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int) -> 
 def completeness_at_k(
     ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"], k: int
 ) -> Float[Array, "*N"]:
-    """Computes whether every label is among the first k items.
+    """Compute whether every label is among the first k items.
 
     Args:
       ranks: ranks of the labels [N, L].
@@ -148,7 +148,7 @@ def evaluate(
     k: int = 10,
     chunk: int = 256,
 ) -> dict[str, Float[Array, "N"]]:
-    """Computes every metric of every query, ranking all available items by ``theta . q``.
+    """Compute every metric of every query, ranking all available items by ``theta . q``.
 
     Args:
       theta: item embeddings [I, d].
@@ -178,7 +178,7 @@ def evaluate_scores(
     k: int = 10,
     chunk: int = 256,
 ) -> dict[str, Float[Array, "N"]]:
-    """Computes every metric of every query, ranking all available items by given scores.
+    """Compute every metric of every query, ranking all available items by given scores.
 
     Args:
       scores: function of n queries [n, d] to the scores of all items [n, I].
@@ -211,7 +211,7 @@ def evaluate_scores(
 def evaluate_ranking(
     items: Int[ArrayLike, "N k"], labels: Int[ArrayLike, "N L"], ks: Sequence[int]
 ) -> dict[str, Float[Array, "N"]]:
-    """Computes every metric of every query from lists of items.
+    """Compute every metric of every query from lists of items.
 
     Args:
       items: best first [N, k], -1 pads.
@@ -245,5 +245,5 @@ def _measured(ranks, labels, ks) -> dict[str, Float[Array, "*N"]]:
 
 
 def _defined(success: Bool[Array, "*N"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
-    """Converts a bit to a number, NaN for queries without labels."""
+    """Convert a bit to a number, NaN for queries without labels."""
     return jnp.where((labels >= 0).any(axis=-1), success.astype(float), jnp.nan)

@@ -39,7 +39,7 @@ STYLE: dict[Any, Any] = {
 
 
 def new_figure(x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    """Makes an empty figure of 6 x 3.6 inches with one pair of axes."""
+    """Make an empty figure of 6 x 3.6 inches with one pair of axes."""
     with plt.rc_context(STYLE):
         figure, ax = plt.subplots()
         ax.set(xlabel=x_label, ylabel=y_label)
@@ -54,7 +54,7 @@ def new_figure(x_label: str, y_label: str) -> tuple[Figure, Axes]:
 def curve_with_band(
     ax: Axes, x: Float[np.ndarray, "T"], values: Float[np.ndarray, "S T"], label: str, **style: Any
 ) -> Line2D:
-    """Draws the mean over seeds as a line, and a band of one standard error to each side.
+    """Draw the mean over seeds as a line, and a band of one standard error to each side.
 
     The standard error is the sample deviation (ddof = 1) over sqrt(S); one seed has no band.
 
@@ -79,7 +79,7 @@ def curve_with_band(
 def dots(
     ax: Axes, positions: Sequence[str], rows: Mapping[str, Sequence[Float[np.ndarray, "_"]]]
 ) -> None:
-    """Draws means over seeds as dots at named positions, with one standard error to each side.
+    """Draw means over seeds as dots at named positions, with one standard error to each side.
 
     Args:
       ax: the axes, whose x axis gets the positions.
@@ -105,14 +105,14 @@ def dots(
 
 
 def log_axes(ax: Axes, ticks: Sequence[float]) -> None:
-    """Makes both axes logarithmic, with ticks on x at ``ticks``, written out."""
+    """Make both axes logarithmic, with ticks on x at ``ticks``, written out."""
     ax.set(xscale="log", yscale="log")
     ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=30, ha="right")
     ax.minorticks_off()
 
 
 def label_curves(ax: Axes) -> None:
-    """Writes the label of each curve at its right end, in its colour.
+    """Write the label of each curve at its right end, in its colour.
 
     Labels that would overlap are moved apart, so call it once, after all curves are drawn.
     """
@@ -143,7 +143,7 @@ def label_points(
     names: Sequence[str],
     colours: Sequence[str],
 ) -> None:
-    """Writes a name to the right of each point, without overlaps.
+    """Write a name to the right of each point, without overlaps.
 
     Call it once, after everything else is drawn: it fixes the position of the axes. Names that
     would overlap form one column, each with a thin line to its point.
@@ -198,7 +198,7 @@ def label_points(
 
 
 def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.ndarray, "*S T"]:
-    """Averages the last ``window`` rounds, or all rounds so far where there are fewer.
+    """Average the last ``window`` rounds, or all rounds so far where there are fewer.
 
     Args:
       values: [..., T].
@@ -219,7 +219,7 @@ def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.nda
 
 
 def cumulative(values: Float[np.ndarray, "*S T"]) -> Float[np.ndarray, "*S T"]:
-    """Sums over rounds in float64, since float32 is too coarse for the regret of a long run.
+    """Sum over rounds in float64, since float32 is too coarse for the regret of a long run.
 
     Args:
       values: [..., T].
@@ -231,16 +231,16 @@ def cumulative(values: Float[np.ndarray, "*S T"]) -> Float[np.ndarray, "*S T"]:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Writes a figure with 150 dots an inch, creates its folder, and closes the figure."""
+    """Write a figure with 150 dots an inch, create its folder, and close the figure."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(figure)
 
 
 def _spread(wanted: Float[np.ndarray, "n"], gap: float) -> Float[np.ndarray, "n"]:
-    """Returns the heights nearest to ascending ``wanted`` heights with ``gap`` between neighbours.
+    """Return the heights nearest to ascending ``wanted`` heights with ``gap`` between neighbours.
 
-    Solves least squares by isotonic regression: heights minus ``gap`` times their index must be
+    Solve least squares by isotonic regression: heights minus ``gap`` times their index must be
     nondecreasing, so neighbours that violate this are pooled at their mean.
     """
     positions = gap * np.arange(len(wanted))

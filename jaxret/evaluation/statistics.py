@@ -18,7 +18,7 @@ from jaxret.runtime.validate import require
 def per_tool(
     values: Float[np.ndarray, " N"], tools: Int[np.ndarray, " N"]
 ) -> Float[np.ndarray, " C"]:
-    """Aggregates the values of queries tool by tool without changing their mean.
+    """Aggregate the values of queries tool by tool without changing their mean.
 
     Args:
       values: values of the queries [N], usually paired differences.
@@ -35,7 +35,7 @@ def per_tool(
 
 
 def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int = 0) -> float:
-    """Computes the two-sided p-value of a mean of 0 by flipping signs at random.
+    """Compute the two-sided p-value of a mean of 0 by flipping signs at random.
 
     Args:
       values: independent values [C], such as those of `per_tool`.
@@ -54,7 +54,7 @@ def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int
 
 
 def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:
-    """Corrects p-values for the number of tests (Holm 1979).
+    """Correct p-values for the number of tests (Holm 1979).
 
     Args:
       p: p-values of m tests.
@@ -71,7 +71,7 @@ def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:
 
 
 def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"]) -> float:
-    """Computes the probability that a right item scores above a wrong one; ties count half.
+    """Compute the probability that a right item scores above a wrong one; ties count half.
 
     Args:
       scores: scores of any shape.
@@ -87,7 +87,7 @@ def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"
 
 
 def cohens_kappa(one: Bool[np.ndarray, " n"], other: Bool[np.ndarray, " n"]) -> float:
-    """Computes the agreement of two judges beyond chance (Cohen 1960): 1 is full, 0 is chance.
+    """Compute the agreement of two judges beyond chance (Cohen 1960): 1 is full, 0 is chance.
 
     Args:
       one: verdicts of a judge [n].

@@ -76,7 +76,7 @@ class Draft(NamedTuple):
     explanation: str
 
     def example(self) -> str:
-        """Returns one line of JSON in the form of an answer."""
+        """Return one line of JSON in the form of an answer."""
         fields = {
             "functions": list(self.functions),
             "explanation": self.explanation,
@@ -133,7 +133,7 @@ def generate(
     folder: Path,
     prompts: Prompts = OURS,
 ) -> Iterator[Iteration]:
-    """Yields every iteration: finished ones from their files, the others as they end.
+    """Yield every iteration: finished ones from their files, the others as they end.
 
     Args:
       writers: the models.
@@ -164,7 +164,7 @@ def generate(
 
 
 def check_settings(settings: Settings, tools: int) -> None:
-    """Raises ValueError if a setting is out of range for this number of tools."""
+    """Raise ValueError if a setting is out of range for this number of tools."""
     for name in ("iterations", "batch", "fewest", "attempts"):
         require(name, getattr(settings, name), ">= 1", lambda x: x >= 1)
     for name in ("examples", "coverage", "seed"):
@@ -182,7 +182,7 @@ def batch_questions(
     before: Sequence[Iteration],
     prompt: Prompt = OURS.write,
 ) -> list[tuple[list[str], Messages]]:
-    """Builds the questions of the next iteration.
+    """Build the questions of the next iteration.
 
     Args:
       tools: I descriptions by id.
@@ -216,7 +216,7 @@ def batch_questions(
 
 
 def seed_examples(library: str, path: Path = SEEDS) -> list[Draft]:
-    """Reads the first examples of a pool: those of the library, or general ones if it has none.
+    """Read the first examples of a pool: those of the library, or general ones if it has none.
 
     Args:
       library: its name.
@@ -231,7 +231,7 @@ def seed_examples(library: str, path: Path = SEEDS) -> list[Draft]:
 
 
 def descriptions(tools: Mapping[str, Document], *, words: int = 60) -> dict[str, str]:
-    """Returns the description of each tool, cut for a question.
+    """Return the description of each tool, cut for a question.
 
     Args:
       tools: documents by id.
@@ -258,7 +258,7 @@ def write_question(
     most: int,
     prompt: Prompt = OURS.write,
 ) -> list[dict[str, str]]:
-    """Builds the question for a query.
+    """Build the question for a query.
 
     Args:
       offered: descriptions of T tools by id.
@@ -277,7 +277,7 @@ def write_question(
 
 
 def write_schema(offered: Sequence[str], *, fewest: int, most: int) -> Schema:
-    """Returns the schema of an answer, which cannot name a function that was not offered.
+    """Return the schema of an answer, which cannot name a function that was not offered.
 
     Args:
       offered: ids of the T tools that the model may choose from.
@@ -296,7 +296,7 @@ def write_schema(offered: Sequence[str], *, fewest: int, most: int) -> Schema:
 def read_draft(
     text: str, offered: Sequence[str], known: Collection[str], *, fewest: int, most: int
 ) -> Draft:
-    """Reads the query that a model wrote.
+    """Read the query that a model wrote.
 
     Args:
       text: the answer.
@@ -330,12 +330,12 @@ def read_draft(
 
 
 def polish_question(draft: Draft, prompt: Prompt = OURS.polish) -> list[dict[str, str]]:
-    """Builds the question for the same query in the words of a person."""
+    """Build the question for the same query in the words of a person."""
     return prompt.messages(functions=", ".join(draft.functions), instruction=draft.instruction)
 
 
 def read_polished(text: str, functions: Sequence[str]) -> str:
-    """Reads a polished query.
+    """Read a polished query.
 
     Args:
       text: the answer.
@@ -351,7 +351,7 @@ def read_polished(text: str, functions: Sequence[str]) -> str:
 
 
 def shorten(text: str, words: int) -> str:
-    """Cuts a text to whole sentences of at most so many words in all.
+    """Cut a text to whole sentences of at most so many words in all.
 
     Args:
       text: the text.
@@ -372,7 +372,7 @@ def draw_tools(
     *,
     coverage: float = 0.0,
 ) -> Int[np.ndarray, " n"]:
-    """Draws tools without replacement; the paper draws T = 10 uniformly (C.3).
+    """Draw tools without replacement; the paper draws T = 10 uniformly (C.3).
 
     Args:
       random: the generator of the question.
@@ -394,7 +394,7 @@ def draw_tools(
 
 
 def draw_examples(random: np.random.Generator, pool: Sequence, n: int) -> list:
-    """Draws at most n examples uniformly, without replacement; the paper draws 5 (section 3).
+    """Draw at most n examples uniformly, without replacement; the paper draws 5 (section 3).
 
     Args:
       random: the generator; it is advanced.
@@ -461,7 +461,7 @@ def _under(stage: str, counts: Counter[str]) -> Counter[str]:
 
 
 def _tokens(writers: Writers) -> Counter[str]:
-    """Counts tokens by stage and side, with those of cached answers, which were paid for once."""
+    """Count tokens by stage and side, with those of cached answers, which were paid for once."""
     tokens: Counter[str] = Counter()
     for name, stage in writers._asdict().items():
         for side in ("prompt", "completion"):
@@ -497,7 +497,7 @@ def _write(path: Path, done: Iteration) -> None:
 
 
 def _refuse_names(instruction: str, functions: Sequence[str]) -> None:
-    """Raises `Wrong` of kind ``named`` if a query contains the name of a function.
+    """Raise `Wrong` of kind ``named`` if a query contains the name of a function.
 
     The name is the id, or the last part of the id unless that is a plain word: ``read_csv`` is a
     name, ``sort`` is a word.

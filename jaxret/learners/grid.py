@@ -71,16 +71,16 @@ class LearnerGrid(NamedTuple):
         return same and np.array_equal(self.settings, other.settings)
 
     def learner(self, g: int) -> Learner:
-        """Returns the learner with the g-th setting."""
+        """Return the learner with the g-th setting."""
         return self.family(*self.settings[g].tolist())
 
     def named(self, name: str) -> "LearnerGrid":
-        """Returns the same grid under another name."""
+        """Return the same grid under another name."""
         family = Family((self.family.key, name), lambda *x: self.family(*x)._replace(name=name))
         return self._replace(name=name, family=family)
 
     def wrapped(self, wrap: Callable[[Learner], Learner]) -> "LearnerGrid":
-        """Returns a grid with the same settings whose learners are wrapped.
+        """Return a grid with the same settings whose learners are wrapped.
 
         Args:
           wrap: function from a learner to a learner; the same function gives the same family.
@@ -89,7 +89,7 @@ class LearnerGrid(NamedTuple):
         return self._replace(family=family)
 
     def columns(self, settings: Float[np.ndarray, "S n"]) -> dict[str, Float[np.ndarray, " S"]]:
-        """Returns the settings of S seeds as one array per number.
+        """Return the settings of S seeds as one array per number.
 
         Args:
           settings: [S, n].
@@ -100,12 +100,12 @@ class LearnerGrid(NamedTuple):
         return dict(zip(self.names, settings.T, strict=True))
 
     def label(self, setting: Float[np.ndarray, " n"]) -> str:
-        """Formats a setting: ``tau=0.02, eta=0.003``."""
+        """Format a setting: ``tau=0.02, eta=0.003``."""
         return ", ".join(f"{name}={x:.3g}" for name, x in zip(self.names, setting, strict=True))
 
 
 def grid(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
-    """Makes a grid of every combination of settings.
+    """Make a grid of every combination of settings.
 
     Args:
       preset: function that makes the learner, such as ``jr.greedy``.
@@ -120,7 +120,7 @@ def grid(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
 
 
 def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
-    """Makes a grid that pairs the lists element by element.
+    """Make a grid that pairs the lists element by element.
 
     Args:
       preset: function that makes the learner, such as ``jr.greedy``.
@@ -139,7 +139,7 @@ def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
 
 
 def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
-    """Splits a learner into its family and its numbers.
+    """Split a learner into its family and its numbers.
 
     The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); the
     numbers of any other rank-one learner are tau and eta. Any other learner is a separate family,
@@ -166,7 +166,7 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
 
 
 def _preset_family(learner: Learner) -> tuple[Family, tuple[float, ...]]:
-    """Returns the family of a preset: its numbers are the settings with a decimal default."""
+    """Return the family of a preset: its numbers are the settings with a decimal default."""
     assert learner.facts.origin is not None
     preset, settings = learner.facts.origin
     factory = registry.factories()[preset]
@@ -204,7 +204,7 @@ def _made(
 
 
 def _key(preset: Callable, same: Mapping[str, Any], axes: Iterable[str]) -> Hashable:
-    """Returns a key equal for equal presets and settings, unique if a setting is not hashable."""
+    """Return a key equal for equal presets and settings, unique if a setting is not hashable."""
     key = (preset, tuple(sorted(same.items())), tuple(axes))
     try:
         hash(key)
@@ -216,7 +216,7 @@ def _key(preset: Callable, same: Mapping[str, Any], axes: Iterable[str]) -> Hash
 def _axes(
     preset: Callable[..., Learner], settings: Mapping[str, Any]
 ) -> dict[str, tuple[float, ...]]:
-    """Returns the settings that vary, each with its values."""
+    """Return the settings that vary, each with its values."""
     return {
         name: _axis(preset, name, values)
         for name, values in settings.items()
@@ -225,7 +225,7 @@ def _axes(
 
 
 def _axis(preset: Callable[..., Learner], name: str, values: Sequence) -> tuple[float, ...]:
-    """Returns the values of a setting that is data to the compiled program."""
+    """Return the values of a setting that is data to the compiled program."""
     parameter = inspect.signature(preset).parameters.get(name)
     whole = parameter is not None and isinstance(parameter.default, int)
     try:

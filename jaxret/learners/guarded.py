@@ -77,7 +77,7 @@ class Guard(NamedTuple):
 def guarded(
     learner: Learner, budget: float, *, delta: float = 0.05, epsilon: float = 0.2
 ) -> Learner:
-    """Stops a learner before it has lost more than a budget against static retrieval.
+    """Stop a learner before it has lost more than a budget against static retrieval.
 
     With a good learner the guard costs the difference to static retrieval in a share epsilon of the
     rounds, and the risk that the learner is stopped nonetheless. A guarded learner is simulated by
@@ -164,7 +164,7 @@ def guarded(
 
 
 def static_choice(state: State, query: Float[Array, " d"]) -> Int[Array, ""]:
-    """Returns the available tool that static retrieval ranks first.
+    """Return the available tool that static retrieval ranks first.
 
     Args:
       state: state of a guarded learner.
@@ -178,6 +178,6 @@ def static_choice(state: State, query: Float[Array, " d"]) -> Int[Array, ""]:
 
 
 def _kappa(stake: float, propensity: Float[Array, ""], epsilon: float) -> Float[Array, ""]:
-    """Computes kappa_t for the probability with which b_t was shown; 0 at probability 1."""
+    """Compute kappa_t for the probability with which b_t was shown; 0 at probability 1."""
     rho = jnp.clip(propensity, epsilon, 1.0)
     return jnp.log(rho) - jnp.log1p(-(1 - rho) * jnp.exp(stake))

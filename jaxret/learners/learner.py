@@ -96,11 +96,11 @@ class Structure(Protocol):
     """
 
     def change_rows(self, state: State, change: ChangeRows, /) -> State:
-        """Applies a function [I, d] -> [I', d] to every matrix of item rows in a state."""
+        """Apply a function [I, d] -> [I', d] to every matrix of item rows in a state."""
         ...
 
     def map_queries(self, state: State, queries: Float[Array, "N d"], /) -> Float[Array, "N d"]:
-        """Maps queries to the vectors that are multiplied with the rows.
+        """Map queries to the vectors that are multiplied with the rows.
 
         Returns:
           [N, d].
@@ -172,7 +172,7 @@ class Learner(_Fields):
     __slots__ = ()
 
     def _replace(self, **changes: Any) -> "Learner":
-        """Returns a copy with some fields replaced.
+        """Return a copy with some fields replaced.
 
         A copy with another function loses `structure`, which no longer describes it, unless
         ``structure`` is given too. A copy with another function or structure also loses
@@ -185,7 +185,7 @@ class Learner(_Fields):
 
 
 def change_rows(learner: Learner, state: State, change: ChangeRows) -> State:
-    """Applies a function to every matrix of item rows in a state.
+    """Apply a function to every matrix of item rows in a state.
 
     Args:
       learner: learner of the state.
@@ -200,7 +200,7 @@ def change_rows(learner: Learner, state: State, change: ChangeRows) -> State:
 def map_queries(
     learner: Learner, state: State, queries: Float[Array, "N d"]
 ) -> Float[Array, "N d"]:
-    """Maps queries to the vectors that are multiplied with the rows.
+    """Map queries to the vectors that are multiplied with the rows.
 
     Args:
       learner: learner of the state.
@@ -218,7 +218,7 @@ def map_queries(
 def first_state(
     theta: Float[Array, "I d"], available: Bool[Array, " I"] | None, extra: Any = ()
 ) -> State:
-    """Returns the state before the first round.
+    """Return the state before the first round.
 
     Args:
       theta: initial rows [I, d].
@@ -237,7 +237,7 @@ class Acting(NamedTuple):
 
 
 def acting_by(policy: Policy, logits: PerItem) -> Acting:
-    """Applies a policy to the logits of a learner.
+    """Apply a policy to the logits of a learner.
 
     Args:
       policy: maps logits to the items shown.
@@ -256,7 +256,7 @@ def acting_by(policy: Policy, logits: PerItem) -> Acting:
 
 
 def where_observed(feedback: Feedback, state: State, new: State) -> State:
-    """Selects the new state if feedback was observed, else the old one; ``t + 1`` either way.
+    """Select the new state if feedback was observed, else the old one; ``t + 1`` either way.
 
     Args:
       feedback: feedback of the round.

@@ -75,11 +75,11 @@ class Batches(NamedTuple):
     optimiser: "GradientTransformation"
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
-        """Applies a function [I, d] -> [I', d] to Theta; the moments of the optimiser stay."""
+        """Apply a function [I, d] -> [I', d] to Theta; the moments of the optimiser stay."""
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Returns the queries: there is no map.
+        """Return the queries: there is no map.
 
         Returns:
           [..., d].
@@ -87,7 +87,7 @@ class Batches(NamedTuple):
         return queries
 
     def end_batch(self, state: State) -> State:
-        """Moves Theta by the averaged gradient of a complete batch.
+        """Move Theta by the averaged gradient of a complete batch.
 
         Args:
           state: state whose ``extra`` holds the factors of B rounds. Absent items stay.
@@ -109,7 +109,7 @@ def minibatch(
     estimator: Estimator | None = None,
     policy: Policy | None = None,
 ) -> Learner:
-    """Builds a learner that is trained by mini-batches.
+    """Build a learner that is trained by mini-batches.
 
     Args:
       name: name of the learner in tables.
@@ -177,7 +177,7 @@ def adamw(
     estimator: Estimator | None = None,
     policy: Policy | None = None,
 ) -> Learner:
-    """Builds ORAG trained by mini-batch AdamW with PyTorch's defaults (weight decay 0.01).
+    """Build ORAG trained by mini-batch AdamW with PyTorch's defaults (weight decay 0.01).
 
     Args:
       tau: temperature, > 0; the paper's is 1.

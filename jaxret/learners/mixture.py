@@ -137,14 +137,14 @@ class Blend(NamedTuple):
         return tuple(np.exp(self.log_prior).tolist())
 
     def expert(self, state: State, g: int) -> tuple[Learner, State]:
-        """Returns the g-th expert and its state."""
+        """Return the g-th expert and its state."""
         positions = [(j, i) for j, kind in enumerate(self.kinds) for i in range(len(kind.settings))]
         j, i = positions[g]
         rows = jax.tree.map(lambda x: x[i], state.extra.rows[j])
         return self.kinds[j].learner(i), expert_state(state, rows)
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
-        """Applies a function [I, d] -> [I', d] to the documents and to the rows of every expert."""
+        """Apply a function [I, d] -> [I', d] to the documents and to the rows of every expert."""
 
         def changed(rows):
             if isinstance(rows.theta, tuple):
@@ -155,7 +155,7 @@ class Blend(NamedTuple):
         return state._replace(theta=change(state.theta), extra=state.extra._replace(rows=rows))
 
     def map_queries(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
-        """Returns the queries unchanged: every expert has its own map.
+        """Return the queries unchanged: every expert has its own map.
 
         Returns:
           [N, d].
@@ -174,7 +174,7 @@ def mixture(
     prior: Sequence[float] | None = None,
     policy: Policy | None = None,
 ) -> Learner:
-    """Mixes experts by Bayes' rule, using only rewards.
+    """Mix experts by Bayes' rule, using only rewards.
 
     Args:
       experts: learners with a softmax, grouped by kind (`grid`); each kind is one compiled
@@ -228,7 +228,7 @@ def mixture(
         return first_state(theta, available, extra)
 
     def each(state, kind, rows, function: Callable[[Learner, State], Any]):
-        """Maps a function over the experts of a kind."""
+        """Map a function over the experts of a kind."""
 
         def one(numbers, row):
             return function(kind.family(*numbers), expert_state(state, row))
@@ -296,7 +296,7 @@ def mixture(
 
 
 def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
-    """Returns the default experts of `mixture`, the same for every data set and encoder.
+    """Return the default experts of `mixture`, the same for every data set and encoder.
 
     Args:
       map_every: rounds between two updates of the experts' query maps; with a multiple of 8 the
@@ -312,7 +312,7 @@ def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
 
 
 def blend_of(learner: Learner) -> Blend | None:
-    """Returns the structure of a mixture, also inside wrappers; None for any other learner."""
+    """Return the structure of a mixture, also inside wrappers; None for any other learner."""
     structure = learner.structure
     while structure is not None and not isinstance(structure, Blend):
         inner = getattr(structure, "inner", None)
@@ -321,7 +321,7 @@ def blend_of(learner: Learner) -> Blend | None:
 
 
 def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
-    """Returns the expert with the largest weight, and its state.
+    """Return the expert with the largest weight, and its state.
 
     One matrix of rows and one query map can represent an expert, but not the mixture.
 
@@ -341,7 +341,7 @@ def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
 
 
 def expert_logits(logits: Float[Array, "G I"], axis: Axis) -> Float[Array, "G I"]:
-    """Returns ``logit p_g(a)`` of every expert and item, with p_g the softmax of an expert.
+    """Return ``logit p_g(a)`` of every expert and item, with p_g the softmax of an expert.
 
     Args:
       logits: softmax logits of the experts [G, I].
@@ -356,7 +356,7 @@ def expert_logits(logits: Float[Array, "G I"], axis: Axis) -> Float[Array, "G I"
 def mixed_logits(
     extra: MixtureExtra, predicted: Float[Array, "G I"], available: Bool[Array, " I"]
 ) -> Float[Array, " I"]:
-    """Returns ``ln sum_g w_g P_g(a)`` of every item.
+    """Return ``ln sum_g w_g P_g(a)`` of every item.
 
     Args:
       extra: extra state of the mixture.
@@ -373,7 +373,7 @@ def mixed_logits(
 def update_weights(
     blend: Blend, extra: MixtureExtra, predicted: Float[Array, "G *k"], y: Float[Array, "*k"]
 ) -> MixtureExtra:
-    """Updates weights, losses and calibration by the reward of a round, but not the rows.
+    """Update weights, losses and calibration by the reward of a round, but not the rows.
 
     Args:
       blend: structure with alpha, beta, floor and the prior.
@@ -402,7 +402,7 @@ def update_weights(
 
 
 def expert_state(state: State, rows: ExpertRows) -> State:
-    """Returns the state of one expert, with the available items and round of the mixture.
+    """Return the state of one expert, with the available items and round of the mixture.
 
     Args:
       state: state of the mixture.
@@ -413,7 +413,7 @@ def expert_state(state: State, rows: ExpertRows) -> State:
 
 
 def is_frozen(kind: LearnerGrid) -> bool:
-    """Returns whether no expert of a kind ever moves from the documents.
+    """Return whether no expert of a kind ever moves from the documents.
 
     Args:
       kind: experts of one kind, an entry of ``Blend.kinds``.
@@ -429,7 +429,7 @@ def is_frozen(kind: LearnerGrid) -> bool:
 
 
 def masked_log(p: Float[Array, "*n I"], available: Bool[Array, " I"]) -> Float[Array, "*n I"]:
-    """Returns logarithms of probabilities that may be 0; minus infinity where an item is absent.
+    """Return logarithms of probabilities that may be 0; minus infinity where an item is absent.
 
     Args:
       p: probabilities [..., I].
@@ -442,7 +442,7 @@ def masked_log(p: Float[Array, "*n I"], available: Bool[Array, " I"]) -> Float[A
 
 
 def first_calibration(experts: int, trust: float, dtype: Any) -> Calibration:
-    """Returns the initial calibration, u = 1 and v = 0 for every expert.
+    """Return the initial calibration, u = 1 and v = 0 for every expert.
 
     Args:
       experts: G.
@@ -457,7 +457,7 @@ def first_calibration(experts: int, trust: float, dtype: Any) -> Calibration:
 def newton_step(
     calibration: Calibration, predicted: Float[Array, "*k"], y: Float[Array, "*k"]
 ) -> Calibration:
-    """Moves u and v of one expert by a Newton step of the logistic loss.
+    """Move u and v of one expert by a Newton step of the logistic loss.
 
     Args:
       calibration: calibration of one expert: line [2], precision [2, 2].
@@ -475,7 +475,7 @@ def newton_step(
 
 
 def calibrate(line: Float[Array, " 2"], predicted: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """Returns ``sigmoid(u predicted + v)``.
+    """Return ``sigmoid(u predicted + v)``.
 
     Args:
       line: u and v [2].
@@ -488,7 +488,7 @@ def calibrate(line: Float[Array, " 2"], predicted: Float[Array, "*n"]) -> Float[
 
 
 def logit(p: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """Returns ``ln(p / (1 - p))``, with p clipped to `SOFTMAX_RANGE`.
+    """Return ``ln(p / (1 - p))``, with p clipped to `SOFTMAX_RANGE`.
 
     Args:
       p: probabilities [...].
@@ -503,7 +503,7 @@ def logit(p: Float[Array, "*n"]) -> Float[Array, "*n"]:
 def _add(
     sums: Float[Array, "*n"], lost: Float[Array, "*n"], more: Float[Array, "*n"]
 ) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
-    """Adds to sums of many numbers without losing small ones to rounding (Kahan 1965)."""
+    """Add to sums of many numbers without losing small ones to rounding (Kahan 1965)."""
     more = more - lost
     new = sums + more
     return new, (new - sums) - more

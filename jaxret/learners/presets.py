@@ -29,7 +29,7 @@ SPHERE = projections.sphere()
 
 @preset
 def frozen(*, tau: float = 0.02, k: int = 1) -> Learner:
-    """Static retrieval: shows the best item by Theta_1 and learns nothing.
+    """Retrieve statically: show the best item by Theta_1 and learn nothing.
 
     Args:
       tau: temperature of the reported softmax, > 0.
@@ -49,7 +49,7 @@ def orag(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG Algorithm 1: draws items from p and steps by Eq. (4); with k > 1 Algorithm 2.
+    """Draw items from p and step by Eq. (4): ORAG Algorithm 1, and with k > 1 Algorithm 2.
 
     Args:
       tau: temperature, > 0; the paper's is 1.
@@ -78,7 +78,7 @@ def chosen_only(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG App. B.2: as `orag`, but only the row of the item shown moves.
+    """Learn as `orag`, but move only the row of the item shown (ORAG App. B.2).
 
     Args:
       tau: temperature, > 0.
@@ -98,7 +98,7 @@ def clipped(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG with max(pi, floor) in the denominator: some bias, much less variance.
+    """Learn as `orag` with max(pi, floor) in the denominator: some bias, much less variance.
 
     Args:
       tau: temperature, > 0.
@@ -119,7 +119,7 @@ def debiased(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG, unbiased for rewards that are flipped with a known probability.
+    """Learn as `orag`, unbiased for rewards that are flipped with a known probability.
 
     Args:
       noise_rate: probability that a reward is flipped, in [0, 0.5).
@@ -141,7 +141,7 @@ def implicit_exploration(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """ORAG with pi + gamma in the denominator (Neu 2015).
+    """Learn as `orag` with pi + gamma in the denominator (Neu 2015).
 
     Args:
       gamma: added to the propensity, > 0.
@@ -164,7 +164,7 @@ def greedy(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """Shows the best item and learns by the likelihood of the reward; needs no exploration.
+    """Show the best item and learn by the likelihood of the reward, without exploration.
 
     Args:
       tau: temperature, > 0.
@@ -193,7 +193,7 @@ def full_information(
     projection: Projection = SPHERE,
     schedule: Schedule | None = None,
 ) -> Learner:
-    """An oracle: shows the best item, is given the labels, and follows the exact gradient.
+    """Show the best item and follow the exact gradient of the labels (an oracle).
 
     Args:
       tau: temperature, > 0.
@@ -216,7 +216,7 @@ def full_information(
 def mapped_full_information(
     *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
 ) -> Learner:
-    """`full_information` with a linear map of the queries.
+    """Learn as `full_information`, with a linear map of the queries.
 
     Args:
       tau: temperature, > 0.
@@ -233,7 +233,7 @@ def mapped_full_information(
 def mapped(
     *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
 ) -> Learner:
-    """`greedy` with a learnt linear map of the queries, shared by all items.
+    """Learn as `greedy`, and a linear map of the queries that all items share.
 
     Args:
       tau: temperature, > 0.
@@ -248,7 +248,7 @@ def mapped(
 def centred(
     *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
 ) -> Learner:
-    """`mapped`, with most of the queries' running mean subtracted first.
+    """Learn as `mapped`, with most of the queries' running mean subtracted first.
 
     Args:
       tau: temperature, > 0.
@@ -268,7 +268,7 @@ def low_rank(
     rank: int = 32,
     map_every: int = 1,
 ) -> Learner:
-    """`mapped`, with a map of low rank.
+    """Learn as `mapped`, with a map of low rank.
 
     Args:
       tau: temperature, > 0.
@@ -282,7 +282,7 @@ def low_rank(
 
 @preset
 def whitened(*, tau: float = 0.02, eta: float = 2e-3, ridge: float = 1000.0) -> Learner:
-    """`greedy`, with steps along A q, where A is the inverse second moment of past queries.
+    """Learn as `greedy`, along A q, where A is the inverse second moment of past queries.
 
     Args:
       tau: temperature, > 0.
@@ -295,7 +295,7 @@ def whitened(*, tau: float = 0.02, eta: float = 2e-3, ridge: float = 1000.0) -> 
 
 @preset
 def row_steps(*, tau: float = 0.02, eta: float = 2e-3) -> Learner:
-    """`greedy`, with a step size per item: Adagrad with one number per row.
+    """Learn as `greedy`, with a step size per item: Adagrad with one number per row.
 
     Args:
       tau: temperature, > 0.
@@ -307,7 +307,7 @@ def row_steps(*, tau: float = 0.02, eta: float = 2e-3) -> Learner:
 
 @preset
 def greedy_replayed(*, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8) -> Learner:
-    """`greedy` with experience replay.
+    """Learn as `greedy`, with experience replay.
 
     Args:
       tau: temperature, > 0.
@@ -321,7 +321,7 @@ def greedy_replayed(*, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8)
 def mapped_replayed(
     *, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8, map_every: int = 1
 ) -> Learner:
-    """`mapped` with experience replay.
+    """Learn as `mapped`, with experience replay.
 
     Args:
       tau: temperature, > 0.
@@ -337,7 +337,7 @@ def mapped_replayed(
 def centred_replayed(
     *, tau: float = 0.02, eta: float = 6e-4, per_round: int = 8, map_every: int = 1
 ) -> Learner:
-    """`centred` with experience replay.
+    """Learn as `centred`, with experience replay.
 
     Args:
       tau: temperature, > 0.
@@ -351,7 +351,7 @@ def centred_replayed(
 
 @preset
 def paper_sgd(*, tau: float = 1.0, eta: float = 1e-5) -> Learner:
-    """ORAG with the settings of the paper's text: no temperature, no projection, 1/sqrt(t).
+    """Learn as `orag` as the paper's text sets it: no temperature, no projection, 1/sqrt(t).
 
     Args:
       tau: temperature; the paper has none, which means 1.
@@ -363,7 +363,7 @@ def paper_sgd(*, tau: float = 1.0, eta: float = 1e-5) -> Learner:
 
 @preset
 def paper_adamw(*, tau: float = 1.0, eta: float = 1e-5, batch: int = 40) -> Learner:
-    """The trainer of ORAG's experiments (C.2): AdamW over batches, 1/sqrt(t).
+    """Train as ORAG's experiments do (C.2): AdamW over batches, 1/sqrt(t).
 
     Args:
       tau: temperature; the paper has none, which means 1.
@@ -382,14 +382,14 @@ def _softmax(
     schedule: Schedule | None,
     k: int = 1,
 ) -> Learner:
-    """Builds a learner that draws items from its softmax."""
+    """Build a learner that draws items from its softmax."""
     parts: dict[str, Any] = {"projection": projection, "schedule": schedule}
     policy: Policy = policies.softmax(k=k)
     return rank_one(name, estimator=estimator, policy=policy, tau=tau, eta=eta, **parts)
 
 
 def _mapped(name: str, query_map: QueryMap, tau: float, eta: float, map_every: int) -> Learner:
-    """Builds `greedy` with a query map."""
+    """Build `greedy` with a query map."""
     learner = with_query_map(greedy(tau=tau, eta=eta), query_map, map_every=map_every)
     return learner._replace(name=name)
 

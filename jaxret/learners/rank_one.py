@@ -81,11 +81,11 @@ class Rule(NamedTuple):
         return constant and (self.preconditioner is None or self.preconditioner.by_row)
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
-        """Applies a function [I, d] -> [I', d] to Theta."""
+        """Apply a function [I, d] -> [I', d] to Theta."""
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Maps queries to the vectors that are multiplied with the rows.
+        """Map queries to the vectors that are multiplied with the rows.
 
         Returns:
           [..., d].
@@ -95,7 +95,7 @@ class Rule(NamedTuple):
     def queries_at(
         self, state: State, queries: Float[Array, "*n d"], t: Int[Array, ""]
     ) -> Float[Array, "*n d"]:
-        """Maps queries by the query map of round t.
+        """Map queries by the query map of round t.
 
         Args:
           state: state of the learner, which holds the parameters of the map.
@@ -121,7 +121,7 @@ def rank_one(
     tau: float,
     eta: float,
 ) -> Learner:
-    """Builds a learner from its parts.
+    """Build a learner from its parts.
 
     Args:
       name: name of the learner in tables.
@@ -150,7 +150,7 @@ def rank_one(
 
 
 def from_rule(name: str, rule: Rule) -> Learner:
-    """Builds the learner of a rule.
+    """Build the learner of a rule.
 
     ``State.extra`` is (query map, memory of the preconditioner), or () if only rows are learnt. The
     query map is a `jaxret.rules.query_maps.TiledMap` if it is updated once per tile.
@@ -198,7 +198,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
 
 
 def rule_of(learner: Learner) -> Rule | None:
-    """Returns the rule of a rank-one learner, None for any other."""
+    """Return the rule of a rank-one learner, None for any other."""
     return learner.structure if isinstance(learner.structure, Rule) else None
 
 
@@ -210,7 +210,7 @@ def relearn(
     rewards: Float[Array, " n"],
     counts: Float[Array, " n"],
 ) -> State:
-    """Replays n past rounds at the current parameters; does not advance ``t``.
+    """Replay n past rounds at the current parameters; do not advance ``t``.
 
     Args:
       rule: rule of the learner.
@@ -239,7 +239,7 @@ def step(
     u: Float[Array, "*n d"],
     c: Float[Array, "*n I"],
 ) -> State:
-    """Updates the query map, then the rows, by one round or by n rounds at once.
+    """Update the query map, then the rows, by one round or by n rounds at once.
 
     Args:
       rule: rule of the learner.
@@ -264,7 +264,7 @@ def step(
 
 
 def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "n I"]:
-    """Returns ``Theta q``, minus infinity where an item is absent.
+    """Return ``Theta q``, minus infinity where an item is absent.
 
     Args:
       state: state of any learner; ``extra`` is not read.
@@ -281,7 +281,7 @@ def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "
 def masked_logits(
     state: State, query: Float[Array, " d"], tau: float | Float[Array, ""]
 ) -> Float[Array, " I"]:
-    """Returns ``Theta q / tau``, minus infinity where an item is absent.
+    """Return ``Theta q / tau``, minus infinity where an item is absent.
 
     Args:
       state: state of any learner; ``extra`` is not read.
@@ -297,7 +297,7 @@ def masked_logits(
 def coefficients(
     estimator: Estimator, z: Float[Array, " I"], choice: Choice, feedback: Feedback, axis: Axis
 ) -> Float[Array, " I"]:
-    """Computes the coefficients c of a round from its logits and feedback.
+    """Compute the coefficients c of a round from its logits and feedback.
 
     If each item of a slate has its own reward, the contributions of the rewards are added; the part
     of an estimator that does not depend on the item shown (the ``p`` of Eq. 4) counts once.
@@ -351,7 +351,7 @@ def coefficients(
 
 
 def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:
-    """Returns ``eta_t / tau``, the step of a row per unit of coefficient in round t.
+    """Return ``eta_t / tau``, the step of a row per unit of coefficient in round t.
 
     Args:
       rule: rule of the learner.
@@ -369,7 +369,7 @@ def conditioned(
     c: Float[Array, "*n I"],
     u: Float[Array, "*n d"],
 ) -> tuple[Any, Float[Array, "*n I"], Float[Array, "*n d"]]:
-    """Preconditions the step ``c u^T`` of one round, or of n rounds in sequence.
+    """Precondition the step ``c u^T`` of one round, or of n rounds in sequence.
 
     Args:
       preconditioner: preconditioner of the rule.
@@ -394,7 +394,7 @@ def conditioned(
 def position_probabilities(
     learner: Learner, state: State, query: Float[Array, " d"], slate: Slate
 ) -> Float[Array, " k"]:
-    """Returns the probability of each item of a slate, given the items at the positions above.
+    """Return the probability of each item of a slate, given the items at the positions above.
 
     Args:
       learner: learner that showed the slate.

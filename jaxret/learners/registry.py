@@ -27,7 +27,7 @@ MODULES = ("presets", "mixture", "bandits")  # modules of jaxret.learners that r
 
 
 def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:
-    """Registers a factory of learners under its name.
+    """Register a factory of learners under its name.
 
     Args:
       factory: function from settings, as keywords with defaults, to a learner.
@@ -54,7 +54,7 @@ def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:
 
 
 def factories() -> dict[str, Callable[..., Learner]]:
-    """Returns every preset by its name."""
+    """Return every preset by its name."""
     for module in MODULES:
         importlib.import_module(f"jaxret.learners.{module}")
     return REGISTRY
@@ -69,14 +69,14 @@ class Listing(dict[str, str]):
 
 
 def learners() -> Listing:
-    """Lists the presets, each with the first line of its docstring."""
+    """List the presets, each with the first line of its docstring."""
     return Listing(
         (name, (factory.__doc__ or "").splitlines()[0]) for name, factory in factories().items()
     )
 
 
 def restore(name: str, origin: tuple[str, str] | None) -> Learner:
-    """Restores a learner from its origin.
+    """Restore a learner from its origin.
 
     Args:
       name: name of the learner.
@@ -94,7 +94,7 @@ def restore(name: str, origin: tuple[str, str] | None) -> Learner:
 
 
 def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Returns the settings as hashable JSON; None if a setting is not representable in JSON."""
+    """Return the settings as hashable JSON; None if a setting is not representable in JSON."""
     words: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Projection):
@@ -107,7 +107,7 @@ def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def parse_settings(settings: str) -> dict[str, Any]:
-    """Parses the settings of an origin into arguments of the preset."""
+    """Parse the settings of an origin into arguments of the preset."""
 
     def argument(value):
         if not isinstance(value, Mapping):

@@ -76,11 +76,11 @@ class Replay(NamedTuple):
     seed: int
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
-        """Applies a function [I, d] -> [I', d] to Theta."""
+        """Apply a function [I, d] -> [I', d] to Theta."""
         return state._replace(theta=change(state.theta))
 
     def map_queries(self, state: State, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-        """Maps queries to the vectors that are multiplied with the rows.
+        """Map queries to the vectors that are multiplied with the rows.
 
         Returns:
           [..., d].
@@ -91,7 +91,7 @@ class Replay(NamedTuple):
 def with_experience_replay(
     learner: Learner, *, per_round: int = 8, capacity: int = 4096, seed: int = 0
 ) -> Learner:
-    """Replays ``per_round`` past rounds after each new one.
+    """Replay ``per_round`` past rounds after each new one.
 
     The past rounds are replayed together, in one more step at Theta as it is after the new round.
 
@@ -153,7 +153,7 @@ def with_experience_replay(
 
 
 def without_buffer(state: State) -> State:
-    """Returns the state of the inner learner."""
+    """Return the state of the inner learner."""
     return state._replace(extra=state.extra[0])
 
 
@@ -164,7 +164,7 @@ def push(
     choice: Choice,
     reward: Float[Array, "*k"],
 ) -> tuple[ReplayBuffer, Int[Array, ""]]:
-    """Writes a round into the buffer, or one entry per item of a slate.
+    """Write a round into the buffer, or one entry per item of a slate.
 
     Args:
       buffer: buffer before the round.
@@ -189,7 +189,7 @@ def push(
 
 
 def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
-    """Returns the key of round t's samples, which is independent of the policy's key.
+    """Return the key of round t's samples, which is independent of the policy's key.
 
     Args:
       seed: seed of the samples.
@@ -209,7 +209,7 @@ def sample_block(
     real: Bool[Array, " B"],
     queries: Float[Array, "B d"],
 ) -> tuple[Slots, Float[Array, "B n d"]]:
-    """Samples the rounds that a block replays, before the block is simulated.
+    """Sample the rounds that a block replays, before the block is simulated.
 
     Args:
       replay: structure of the learner.
@@ -244,7 +244,7 @@ def push_reward(
     choice: Choice,
     reward: Float[Array, ""],
 ) -> Rewards:
-    """Writes the reward of one round of a block.
+    """Write the reward of one round of a block.
 
     Args:
       rewards: rewards so far.
@@ -264,7 +264,7 @@ def push_block(
     real: Bool[Array, " B"],
     queries: Float[Array, "B d"],
 ) -> tuple[ReplayBuffer, Int[Array, ""]]:
-    """Writes the queries of a block whose rewards have been written.
+    """Write the queries of a block whose rewards have been written.
 
     Args:
       buffer: buffer before the block.

@@ -46,13 +46,13 @@ class Wrapped(NamedTuple):
     own_rows: Callable[[State, ChangeRows], State] | None = None
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
-        """Applies a function [I, d] -> [I', d] to the rows of both learners."""
+        """Apply a function [I, d] -> [I', d] to the rows of both learners."""
         new = contract.change_rows(self.inner, self.unwrap(state), change)
         state = state if self.own_rows is None else self.own_rows(state, change)
         return self.rewrap(state, new)
 
     def map_queries(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N d"]:
-        """Maps queries to the vectors that are multiplied with the inner learner's rows.
+        """Map queries to the vectors that are multiplied with the inner learner's rows.
 
         Returns:
           [N, d].
@@ -69,7 +69,7 @@ def wrap(
     own_rows: Callable[[State, ChangeRows], State] | None = None,
     **changes: Any,
 ) -> Learner:
-    """Builds a learner that forwards to another learner all fields that are not replaced.
+    """Build a learner that forwards to another learner all fields that are not replaced.
 
     Args:
       inner: inner learner.
@@ -103,7 +103,7 @@ def wrap(
 
 
 def innermost(learner: Learner, state: State) -> tuple[Learner, State]:
-    """Removes all wrappers from a learner and its state.
+    """Remove all wrappers from a learner and its state.
 
     Args:
       learner: any learner.
@@ -121,7 +121,7 @@ def with_query_map(
     rate: float = 3.0,
     map_every: int = 1,
 ) -> Learner:
-    """Adds a query map to a rank-one learner.
+    """Add a query map to a rank-one learner.
 
     Args:
       learner: learner from `rank_one` or a preset, without experience replay.
@@ -144,7 +144,7 @@ def with_query_map(
 
 
 def with_preconditioner(learner: Learner, preconditioner: Preconditioner) -> Learner:
-    """Preconditions the steps of a rank-one learner.
+    """Precondition the steps of a rank-one learner.
 
     Args:
       learner: learner from `rank_one` or a preset, without experience replay.
@@ -163,7 +163,7 @@ def with_preconditioner(learner: Learner, preconditioner: Preconditioner) -> Lea
 
 
 def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
-    """Shows a uniformly drawn item in a share of the rounds, with exact propensities.
+    """Show a uniformly drawn item in a share of the rounds, with exact propensities.
 
     The log of a policy that always shows its best item cannot be used to evaluate other policies;
     exploration makes this possible.

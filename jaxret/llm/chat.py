@@ -36,7 +36,7 @@ LIKELIEST = 20  # tokens whose probabilities an endpoint gives, at most
 
 
 def object_schema(**fields: Schema) -> Schema:
-    """Returns the schema of an object with exactly these fields, in this order."""
+    """Return the schema of an object with exactly these fields, in this order."""
     return {
         "type": "object",
         "properties": fields,
@@ -72,7 +72,7 @@ class Endpoint(NamedTuple):
     concurrency: int = 8  # questions at a time
 
     def options(self, schema: Schema | None) -> dict[str, Any]:
-        """Returns the options of a request, without the messages."""
+        """Return the options of a request, without the messages."""
         options: dict[str, Any] = {"temperature": self.temperature}
         if self.max_tokens is not None:
             options["max_tokens"] = self.max_tokens
@@ -140,7 +140,7 @@ class Connection:
         self._create: Callable[..., Any] = client.chat.completions.with_raw_response.create
 
     def __call__(self, messages: Messages, options: dict[str, Any]) -> Answer:
-        """Sends one request.
+        """Send one request.
 
         Args:
           messages: the conversation.
@@ -172,7 +172,7 @@ class Connection:
         )
 
     def hopeless(self, error: Unanswered) -> bool:
-        """Returns whether every other question would fail too, as with a wrong key."""
+        """Return whether every other question would fail too, as with a wrong key."""
         return isinstance(error.__cause__, self._fatal)
 
 
@@ -207,7 +207,7 @@ class Chat:
     def ask(
         self, messages: Messages, parse: Callable[[str], T], *, schema: Schema | None = None
     ) -> T:
-        """Returns the parsed answer to one question.
+        """Return the parsed answer to one question.
 
         Args:
           messages: the question.
@@ -222,7 +222,7 @@ class Chat:
         return self._cached(messages, options, lambda answer: parse(answer.text))
 
     def weigh(self, messages: Messages, words: Sequence[str]) -> dict[str, float]:
-        """Returns the probabilities of a few words as the first token of the answer.
+        """Return the probabilities of a few words as the first token of the answer.
 
         Capitals and blanks of tokens are ignored. A word that is not among the `LIKELIEST` most
         probable tokens has probability 0, so the probabilities need not sum to one.
@@ -250,7 +250,7 @@ class Chat:
         before: Callable[[], None] = lambda: None,
         failed: Callable[[Unanswered], T] | None = None,
     ) -> list[T | None]:
-        """Returns the parsed answers to many questions, asked `Endpoint.concurrency` at a time.
+        """Return the parsed answers to many questions, asked `Endpoint.concurrency` at a time.
 
         Args:
           questions: n questions.
@@ -285,7 +285,7 @@ class Chat:
         progress: bool = True,
         before: Callable[[], None] = lambda: None,
     ) -> list[dict[str, float] | None]:
-        """Returns the probabilities of a few words as the first token of each of many answers.
+        """Return the probabilities of a few words as the first token of each of many answers.
 
         Args:
           questions: n questions.
@@ -327,7 +327,7 @@ class Chat:
     def _cached(
         self, messages: Messages, options: dict[str, Any], parse: Callable[[Answer], T]
     ) -> T:
-        """Returns the cached answer if it parses, and asks otherwise."""
+        """Return the cached answer if it parses, and ask otherwise."""
         name = self._name(messages, options)
         path = None if self._cache is None else self._cache / f"{name}.json"
         if path is not None and path.exists():

@@ -35,7 +35,7 @@ class Prompt(NamedTuple):
     sha256: str  # of the file
 
     def messages(self, **values: str) -> list[dict[str, str]]:
-        """Fills in the placeholders.
+        """Fill in the placeholders.
 
         Args:
           **values: the text of every placeholder; a ``$`` in a text is not a placeholder.
@@ -59,7 +59,7 @@ def load_prompt(
     optional: Sequence[str] = (),
     roles: Sequence[str] = ROLES,
 ) -> Prompt:
-    """Reads a prompt.
+    """Read a prompt.
 
     Args:
       path: the text file.
@@ -101,7 +101,7 @@ def load_prompt(
 def replace_prompts(
     prompts: Mapping[str, Prompt], files: Mapping[str, str | Path | None]
 ) -> dict[str, Prompt]:
-    """Replaces prompts by files with the same placeholders.
+    """Replace prompts by files with the same placeholders.
 
     Args:
       prompts: prompts by name.

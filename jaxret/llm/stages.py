@@ -56,7 +56,7 @@ class Price(NamedTuple):
     completion: float | None = None
 
     def of(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """Returns the cost of numbers of tokens, or None where a price is unknown."""
+        """Return the cost of numbers of tokens, or None where a price is unknown."""
         if self.prompt is None or self.completion is None:
             return None
         return (self.prompt * prompt_tokens + self.completion * completion_tokens) / 1e6
@@ -87,7 +87,7 @@ class Stage:
         *,
         schema: Schema | Sequence[Schema] | None = None,
     ) -> list[str | Problem]:
-        """Asks questions; equal questions are asked once.
+        """Ask questions; equal questions are asked once.
 
         Args:
           questions: n questions.
@@ -119,7 +119,7 @@ class Stage:
         return [self.noted(answers[key]) for key in keys]
 
     def noted(self, answer):
-        """Counts a problem; returns the argument unchanged."""
+        """Count a problem; return the argument unchanged."""
         if isinstance(answer, Problem):
             self.problems[answer.kind] += 1
         return answer
@@ -171,7 +171,7 @@ def ask_checked(
     schemas: Sequence[Schema] | None = None,
     retry: Prompt = RETRY,
 ) -> Answers[T]:
-    """Asks questions, and asks again where an answer fails its check.
+    """Ask questions, and ask again where an answer fails its check.
 
     Args:
       stage: the model.
@@ -222,7 +222,7 @@ def ask_checked(
 
 
 def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:
-    """Reads the JSON object in an answer, ignoring the text around it and the model's reasoning.
+    """Read the JSON object in an answer, ignoring the text around it and the model's reasoning.
 
     Args:
       text: the answer.
@@ -243,7 +243,7 @@ def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:
 
 
 def sentence(value: Any, field: str) -> str:
-    """Returns a text on one line.
+    """Return a text on one line.
 
     Args:
       value: the text.
@@ -258,7 +258,7 @@ def sentence(value: Any, field: str) -> str:
 
 
 def without_thoughts(text: str) -> str:
-    """Removes a reasoning model's thoughts; returns an empty text if the thoughts do not end.
+    """Remove a reasoning model's thoughts; return an empty text if the thoughts do not end.
 
     The opening tag may belong to the template of the model, so that only the closing tag is seen.
     """
@@ -278,14 +278,14 @@ class Workload(NamedTuple):
 
 
 def count_tokens(question: Messages) -> float:
-    """Estimates the number of tokens of a question."""
+    """Estimate the number of tokens of a question."""
     return sum(len(message["content"]) for message in question) / CHARACTERS
 
 
 def announcement(
     estimates: Mapping[str, Workload], first: Messages, *, note: str = ""
 ) -> tuple[str, dict[str, float]]:
-    """Describes calls, tokens, cost and the first prompt of a run, without sending anything.
+    """Describe calls, tokens, cost and the first prompt of a run, without sending anything.
 
     Args:
       estimates: by stage.

@@ -45,7 +45,7 @@ NEEDS = {
 
 
 def words(task: Task, method: str, needs: Sequence[str] = tuple(NEEDS)) -> Words:
-    """Returns the texts, documents and encoder of a task, as far as a method needs them.
+    """Return the texts, documents and encoder of a task, as far as a method needs them.
 
     Args:
       task: the training queries.
@@ -91,7 +91,7 @@ class FirstStage:
 
     @classmethod
     def of(cls, first: "FirstStage | Retriever") -> "FirstStage":
-        """Makes a first stage of a retriever; returns a first stage as it is."""
+        """Make a first stage of a retriever; return a first stage as it is."""
         if isinstance(first, FirstStage):
             return first
 
@@ -103,14 +103,14 @@ class FirstStage:
 
 
 def retrieval_scores(retriever: Retriever, validation: Task) -> dict[str, float]:
-    """Returns mean recall and nDCG of a retriever at `CUTS`, recall at the smallest cut first."""
+    """Return mean recall and nDCG of a retriever at `CUTS`, recall at the smallest cut first."""
     texts = words(validation, retriever.name, ["texts"]).texts
     found = search(retriever, texts, min(KEPT, retriever.items), progress=False)
     return scores(found, validation)
 
 
 def reranking_scores(reranker: Reranker, validation: Task, first: Ranking) -> dict[str, float]:
-    """Returns mean recall and nDCG of a reranker at `CUTS`, recall at the smallest cut first.
+    """Return mean recall and nDCG of a reranker at `CUTS`, recall at the smallest cut first.
 
     Args:
       reranker: to be scored.
@@ -125,7 +125,7 @@ def reranking_scores(reranker: Reranker, validation: Task, first: Ranking) -> di
 
 
 def scores(ranking: Ranking, validation: Task) -> dict[str, float]:
-    """Returns mean recall and nDCG at those of `CUTS` that are within the lists' length."""
+    """Return mean recall and nDCG at those of `CUTS` that are within the lists' length."""
     count, k = ranking.items.shape
     cuts = [cut for cut in CUTS if cut <= k] or [k]
     return mean_metrics(ranking, validation.labels[:count], cuts)
@@ -146,7 +146,7 @@ def trained(
     first: FirstStage | None = None,
     deciding: TrainingConfig | None = None,
 ) -> Params:
-    """Trains a model, or reads the parameters of the same model from its folder.
+    """Train a model, or read the parameters of the same model from its folder.
 
     Args:
       name: name of the method.
@@ -206,7 +206,7 @@ def trained(
 
 
 def fingerprint(task: Task) -> str:
-    """Returns a hash of a task: texts and encoder; without a `TextEncoder`, vectors and texts."""
+    """Return a hash of a task: texts and encoder; without a `TextEncoder`, vectors and texts."""
     parts: tuple[Any, ...] = (task.labels, list(task.ids), list(task.query_ids))
     encoder = task.encoder
     if not isinstance(encoder, TextEncoder):

@@ -80,7 +80,7 @@ def fit(
     folder: str | Path | None = None,
     hooks: Hooks = Hooks(),
 ) -> Reranker:
-    """Trains the cross-encoder.
+    """Train the cross-encoder.
 
     Args:
       task: the training queries, with texts, documents and an encoder, whose backbone is trained
@@ -141,7 +141,7 @@ def fit(
 
 
 def build(config: Config, params: Params, encoder: TextEncoder, name: str) -> Reranker:
-    """Makes the reranker of saved parameters.
+    """Make the reranker of saved parameters.
 
     Args:
       config: that the cross-encoder was trained with.
@@ -156,7 +156,7 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str) -> Re
 
 
 def read_published(directory: Path) -> tuple[Module, Params]:
-    """Reads a HuggingFace sequence classifier with one logit, such as the MS MARCO cross-encoders.
+    """Read a HuggingFace sequence classifier with one logit, such as the MS MARCO cross-encoders.
 
     Returns:
       the network and its parameters.
@@ -180,7 +180,7 @@ def reranker(
     document_limit: int = 128,
     name: str = "cross_encoder",
 ) -> Reranker:
-    """Makes a reranker of a cross-encoder.
+    """Make a reranker of a cross-encoder.
 
     Args:
       network: from `read_published`, or `jaxret.nn.classifier.classifier` with one class.
@@ -200,7 +200,7 @@ def reranker(
 
 
 def _scorer(network: Module) -> Callable[..., Float[Array, "B k"]]:
-    """Makes ``score(params, features, candidates [B, k], key=None) -> logits [B, k]``.
+    """Make ``score(params, features, candidates [B, k], key=None) -> logits [B, k]``.
 
     ``params`` are the network's parameters, and the documents' tokens and mask, [I, M] each;
     ``features`` hold ``ids`` and ``mask`` of the queries [B, L].
@@ -227,7 +227,7 @@ def judgement(
     size: int = 8,
     seed: int = 0,
 ) -> Objective:
-    """Makes the objective: select the right tool among wrong candidates.
+    """Make the objective: select the right tool among wrong candidates.
 
         - log softmax(s)_right        s the scores of one right tool and of wrong candidates
 

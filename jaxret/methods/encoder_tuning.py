@@ -170,7 +170,7 @@ def fit(
     folder: str | Path | None = None,
     hooks: Hooks = Hooks(),
 ) -> Retriever:
-    """Tunes an encoder.
+    """Tune an encoder.
 
     Args:
       task: with texts, documents and the encoder to tune.
@@ -232,7 +232,7 @@ def fit(
 
 
 def build(config: EncoderConfig, params: Params, encoder: TextEncoder, name: str) -> Retriever:
-    """Makes the retriever of saved parameters.
+    """Make the retriever of saved parameters.
 
     Args:
       config: that the encoder was tuned with.
@@ -245,7 +245,7 @@ def build(config: EncoderConfig, params: Params, encoder: TextEncoder, name: str
 
 
 def _embeddings(task: Task, encoder: TextEncoder, every: int | None) -> Float[np.ndarray, "I d"]:
-    """Encodes the documents, or makes Tool2Vec of every so many training queries."""
+    """Encode the documents, or make Tool2Vec of every so many training queries."""
 
     def vectors(texts: list[str], kind: encoders.Kind):  # the weights change: nothing is cached
         return encoders.encode(encoder, texts, kind=kind, cache=None, progress=False)
@@ -261,7 +261,7 @@ def _embeddings(task: Task, encoder: TextEncoder, every: int | None) -> Float[np
 def _objective(
     embed: Embed, task: Task, config: Any, stage: FirstStage | None, seed: int, hooks: Hooks
 ) -> Objective:
-    """Makes the objective that the class of the config says."""
+    """Make the objective that the class of the config says."""
     texts, documents, encoder = words(task, "encoder")
     queries = encoder.tokens(texts, kind="query", limit=config.limit)
     order = {"size": config.size, "seed": seed}
@@ -310,7 +310,7 @@ def contrast(
     size: int = 32,
     seed: int = 0,
 ) -> Objective:
-    """Makes the triplet objective of query2query and query2desc.
+    """Make the triplet objective of query2query and query2desc.
 
     Args:
       embed: maps tokens to vectors.
@@ -359,7 +359,7 @@ def matching(
     size: int = 32,
     seed: int = 0,
 ) -> Objective:
-    """Makes the InfoNCE objective of DPR and Tool-Embed, on unit vectors.
+    """Make the InfoNCE objective of DPR and Tool-Embed, on unit vectors.
 
     Args:
       embed: maps tokens to vectors.

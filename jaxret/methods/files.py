@@ -45,7 +45,7 @@ WITHOUT_ENCODER = ("tool2vec", "nudge", "tool_rank")
 
 
 def save(model: Retriever | Reranker, folder: str | Path) -> None:
-    """Writes a model that a method's ``fit`` returned; replaces a model in the folder.
+    """Write a model that a method's ``fit`` returned; replace a model in the folder.
 
     Args:
       model: the retriever or reranker.
@@ -72,7 +72,7 @@ def save(model: Retriever | Reranker, folder: str | Path) -> None:
 
 
 def load(folder: str | Path, encoder: Encoder | None = None) -> Any:
-    """Reads a model.
+    """Read a model.
 
     Args:
       folder: written by `save`.
@@ -103,7 +103,7 @@ def load(folder: str | Path, encoder: Encoder | None = None) -> Any:
 
 
 def flat(params: Params) -> dict[str, Any]:
-    """Flattens nested dicts and tuples of arrays to ``{"#0/blocks/0/kernel": array}``."""
+    """Flatten nested dicts and tuples of arrays to ``{"#0/blocks/0/kernel": array}``."""
 
     def name(key):
         return f"#{key.idx}" if isinstance(key, SequenceKey) else keystr((key,), simple=True)
@@ -113,7 +113,7 @@ def flat(params: Params) -> dict[str, Any]:
 
 
 def nested(arrays: dict[str, Any]) -> Params:
-    """Inverts `flat`."""
+    """Invert `flat`."""
     if set(arrays) == {""}:
         return arrays[""]
     groups: dict[str, dict[str, Any]] = {}

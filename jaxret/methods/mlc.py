@@ -75,7 +75,7 @@ def fit(
     folder: str | Path | None = None,
     hooks: Hooks = Hooks(),
 ) -> Retriever:
-    """Trains the classifier.
+    """Train the classifier.
 
     Args:
       task: the training queries, with texts and an encoder, whose backbone is trained further.
@@ -128,7 +128,7 @@ def start(
     tools: Float[ArrayLike, "I H"] | None = None,
     length: float = 1.0,
 ) -> Params:
-    """Makes the parameters before training: the encoder's weights under a head.
+    """Make the parameters before training: the encoder's weights under a head.
 
     Args:
       network: from `jaxret.nn.classifier.classifier`.
@@ -155,7 +155,7 @@ def start(
 
 
 def build(config: Config, params: Params, encoder: TextEncoder, name: str = "mlc") -> Retriever:
-    """Makes the retriever of a classifier.
+    """Make the retriever of a classifier.
 
     Only the head is split over devices; every device reads the query.
 
@@ -195,7 +195,7 @@ def classification(
     size: int = 32,
     seed: int = 0,
 ) -> Objective:
-    """Makes the objective: classify a query's tokens (Tool2Vec, Section 4.2).
+    """Make the objective: classify a query's tokens (Tool2Vec, Section 4.2).
 
     The paper describes one binary decision per tool (`losses.multi_label_bce`). Its code minimises
     the softmax cross-entropy of all right tools, which is the default here.
@@ -223,7 +223,7 @@ def classification(
 
 
 def _pooled_length(encoder, texts, limit) -> float:
-    """Returns the mean length of queries' pooled vectors before training."""
+    """Return the mean length of queries' pooled vectors before training."""
     ids, mask = map(jnp.asarray, pad(encoder.tokens(texts, kind="query", limit=limit)))
     pooled = mean_pool(jax.jit(encoder.network.apply)(encoder.params, ids, mask), mask)
     return float(jnp.linalg.norm(pooled, axis=1).mean())

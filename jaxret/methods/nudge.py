@@ -63,7 +63,7 @@ def fit(
     name: str = "nudge",
     cache: Path | None = None,
 ) -> Retriever:
-    """Moves the documents' embeddings of a task.
+    """Move the documents' embeddings of a task.
 
     Args:
       task: the training queries and their tools, which decide the directions.
@@ -89,7 +89,7 @@ def nudge_m(
     val_queries: Float[Array, "V d"],
     val_labels: Int[Array, "V M"],
 ) -> tuple[Float[Array, "I d"], Float[Array, ""]]:
-    """Computes NUDGE-M: every used tool moves by the same distance.
+    """Compute NUDGE-M: every used tool moves by the same distance.
 
     At the chosen gamma one validation label is level with its rival; beyond gamma that label wins.
 
@@ -110,7 +110,7 @@ def nudge_m(
     theta, towards = _directions(theta, queries, labels, val_queries)
 
     def wins(one):
-        """Returns the gammas between which each label of a query is the best of all items."""
+        """Return the gammas between which each label of a query is the best of all items."""
         query, right = one
         s, h = theta @ query, towards @ query
         ahead, slower = s[None] - s[right][:, None], h[right][:, None] - h[None]  # [L, I]
@@ -136,7 +136,7 @@ def nudge_n(
     val_queries: Float[Array, "V d"],
     val_labels: Int[Array, "V M"],
 ) -> tuple[Float[Array, "I d"], Float[Array, ""]]:
-    """Computes NUDGE-N: tools turn on the unit sphere, each by the same angle at most.
+    """Compute NUDGE-N: tools turn on the unit sphere, each by the same angle at most.
 
     Args:
       theta: tool embeddings [I, d], of any length; they are first scaled to length 1.
@@ -180,7 +180,7 @@ FORMS = {"m": nudge_m, "n": nudge_n}
 
 
 def _directions(theta, queries, labels, val_queries):
-    """Returns the rows e and the directions g; g is 0 for tools without training queries."""
+    """Return the rows e and the directions g; g is 0 for tools without training queries."""
     require("the number of validation queries", len(val_queries), ">= 1", lambda n: n >= 1)
     _, sums = usage(queries, labels, len(theta))
     return unit_rows(theta), unit_rows(sums)

@@ -82,7 +82,7 @@ def fit(
     folder: str | Path | None = None,
     hooks: Hooks = Hooks(),
 ) -> Reranker:
-    """Trains the refiner.
+    """Train the refiner.
 
     Args:
       task: the training queries, with texts and an encoder, whose backbone is trained further.
@@ -153,7 +153,7 @@ def with_first(
     validation: Task,
     first: FirstStage | Retriever,
 ) -> Reranker:
-    """Adds the first stage's score, with the weight that validates best.
+    """Add the first stage's score, with the weight that validates best.
 
     Ours: the paper's second stage ignores the scores of the first.
 
@@ -177,7 +177,7 @@ def with_first(
 
 
 def build(config: Config, params: Params, encoder: TextEncoder, name: str = "refiner") -> Reranker:
-    """Makes the reranker of a refiner.
+    """Make the reranker of a refiner.
 
     Args:
       config: that the refiner is trained with.
@@ -230,7 +230,7 @@ def refinement(
     size: int = 32,
     seed: int = 0,
 ) -> Objective:
-    """Makes the objective: binary cross-entropy at every candidate (Tool2Vec, Section 4.3).
+    """Make the objective: binary cross-entropy at every candidate (Tool2Vec, Section 4.3).
 
     What the reference does with right tools that the first stage missed is not published. By
     default the candidates stay as they were retrieved, as in use.
@@ -293,7 +293,7 @@ def refinement(
 def _with_missing(
     candidates: Int[np.ndarray, "n N"], labels: Int[np.ndarray, "n L"]
 ) -> Int[np.ndarray, "n N"]:
-    """Replaces the last wrong candidates by right tools that are missing."""
+    """Replace the last wrong candidates by right tools that are missing."""
     result = candidates.copy()
     for row, right in zip(result, labels, strict=True):
         right = right[right >= 0]  # a position without a candidate counts as wrong

@@ -73,7 +73,7 @@ class SecondSearch:
     kept: int = KEPT  # items of a ranking
 
     def __call__(self, texts: Texts, judged: Ranking, *, progress: bool = True) -> Ranking:
-        """Searches again with corrected queries.
+        """Search again with corrected queries.
 
         Args:
           texts: the N queries.
@@ -103,7 +103,7 @@ def fit(
     theta: Float[np.ndarray, "I d"] | None = None,
     name: str = "refit",
 ) -> SecondSearch:
-    """Chooses the number of steps. Nothing else is trained, so there is nothing to save.
+    """Choose the number of steps. Nothing else is trained, so there is nothing to save.
 
     Args:
       task: with the catalogue that is searched.
@@ -137,7 +137,7 @@ def refit(
     tau: float = 0.05,
     reranker_tau: float = 1.0,
 ) -> Float[Array, "N d"]:
-    """Moves query vectors towards agreement with a reranker.
+    """Move query vectors towards agreement with a reranker.
 
     Args:
       queries: vectors that found the candidates [N, d].
@@ -176,7 +176,7 @@ def refit(
 
 
 def _softmax(logits, present):
-    """Computes a softmax that is 0 where nothing is present, even everywhere."""
+    """Compute a softmax that is 0 where nothing is present, even everywhere."""
     logits = jnp.where(present, logits, -jnp.inf)
     top = jnp.where(present.any(), logits.max(), 0)
     weights = jnp.exp(logits - top)

@@ -55,7 +55,7 @@ class Config:
 def fit(
     task: Task, config: Config, *, name: str = "tool2vec", cache: Path | None = None
 ) -> Retriever:
-    """Makes a retriever from the usage of a training task.
+    """Make a retriever from the usage of a training task.
 
     Args:
       task: the training queries, their tools and the documents.
@@ -71,7 +71,7 @@ def fit(
 
 
 def build(config: Any, params: Params, encoder: Encoder | None, name: str) -> Retriever:
-    """Makes the retriever of saved rows.
+    """Make the retriever of saved rows.
 
     Args:
       config: the settings, Tool2Vec's or NUDGE's.
@@ -83,7 +83,7 @@ def build(config: Any, params: Params, encoder: Encoder | None, name: str) -> Re
 
 
 def embeddings(task: Task, config: Config = Config()) -> Float[np.ndarray, "I d"]:
-    """Computes Tool2Vec's embeddings of a training task.
+    """Compute Tool2Vec's embeddings of a training task.
 
     Args:
       task: the training queries, their tools and the documents.
@@ -105,7 +105,7 @@ def tool2vec(
     normalise: bool = True,
     mix: float = 1.0,
 ) -> Float[Array, "I d"]:
-    """Computes tool embeddings from usage.
+    """Compute tool embeddings from usage.
 
     Args:
       queries: unit vectors of the training queries [N, d].
@@ -134,7 +134,7 @@ def tool2vec(
 def usage(
     queries: Float[Array, "N d"], labels: Int[Array, "N L"], items: int
 ) -> tuple[Float[Array, " I"], Float[Array, "I d"]]:
-    """Counts and sums the queries that used each tool.
+    """Count and sum the queries that used each tool.
 
     Args:
       queries: vectors of the queries [N, d].
@@ -152,7 +152,7 @@ def usage(
 
 
 def unit_rows(rows: Float[Array, "I d"]) -> Float[Array, "I d"]:
-    """Returns the rows scaled to length 1; rows of zeros stay.
+    """Return the rows scaled to length 1; rows of zeros stay.
 
     Returns:
       the rows [I, d].
@@ -166,7 +166,7 @@ def own_left_out(
     labels: Int[ArrayLike, "N L"],
     documents: Float[ArrayLike, "I d"],
 ) -> Callable[[Int[np.ndarray, " B"]], Float[np.ndarray, "B L d"]]:
-    """Computes leave-one-out embeddings of training queries' own tools.
+    """Compute leave-one-out embeddings of training queries' own tools.
 
     A training query is part of the means of its own tools. To that query the means are closer than
     they will be to new queries, the more so the fewer queries a tool has, and a reranker trained on
@@ -201,7 +201,7 @@ def left_out(
     labels: Int[ArrayLike, "N L"],
     documents: Float[ArrayLike, "I d"],
 ) -> Retriever:
-    """Makes Tool2Vec for its own training queries, each left out of the means of its tools.
+    """Make Tool2Vec for its own training queries, each left out of the means of its tools.
 
     Args:
       queries: unit vectors of the training queries [N, d].
@@ -238,7 +238,7 @@ def _left_out_scores(params, features):
 
 
 def tool2vec_stage(task: Task, leave_out: bool) -> FirstStage:
-    """Makes Tool2Vec of a training task a first stage.
+    """Make Tool2Vec of a training task a first stage.
 
     Args:
       task: the training queries, their tools and the documents.

@@ -145,7 +145,7 @@ def fit(
     folder: str | Path | None = None,
     hooks: Hooks = Hooks(),
 ) -> Reranker:
-    """Trains the language model.
+    """Train the language model.
 
     Args:
       task: the training queries, with texts and documents.
@@ -205,7 +205,7 @@ def fit(
 
 
 def build(config: Config, params: Params, encoder: TextEncoder | None, name: str) -> Reranker:
-    """Makes the reranker of saved parameters; finds tokenizer and architecture by the config.
+    """Make the reranker of saved parameters; find tokenizer and architecture by the config.
 
     Args:
       config: that the model was trained with.
@@ -237,7 +237,7 @@ def _model(config: Config) -> "tuple[LanguageModel, Verdict]":
 
 
 def _pairs(task: Task, config: Config, stage: FirstStage, seed: int) -> Int[np.ndarray, "P 2+m"]:
-    """Pairs each right tool with wrong ones."""
+    """Pair each right tool with wrong ones."""
     count = config.negatives
     if config.hard == "candidates":
         found = stage.rank(task, config.candidates).items
@@ -259,7 +259,7 @@ def verdicts(
     size: int = 16,
     seed: int = 0,
 ) -> Objective:
-    """Makes the objective: the answer's cross-entropy, true for right tools, false for wrong ones.
+    """Make the objective: the answer's cross-entropy, true for right tools, false for wrong ones.
 
     The paper's code trains the answer as one word among all words. Ours is the softmax over the two
     answers alone, which is also the score that ranks.
@@ -314,7 +314,7 @@ class Verdict(NamedTuple):
     document_limit: int
 
     def text(self, query: str, document: str) -> str:
-        """Returns the whole question about a query and a document, neither of them cut."""
+        """Return the whole question about a query and a document, neither of them cut."""
         values = {"query": query.strip(), "document": document.strip()}
         values |= dict(zip(("yes", "no"), self.answers, strict=True))
         if "instruction" in self.prompt.placeholders:
@@ -326,12 +326,12 @@ class Verdict(NamedTuple):
         return "".join(turns) + THINKING
 
     def heads(self, queries: Sequence[str]) -> list[list[int]]:
-        """Returns the tokens of each query's question up to the document."""
+        """Return the tokens of each query's question up to the document."""
         cut = self._cut(queries, self.query_limit)
         return self.tokens([self.text(query, _HOLE).partition(_HOLE)[0] for query in cut])
 
     def tails(self, documents: Sequence[str]) -> list[list[int]]:
-        """Returns the tokens of the question from each document on."""
+        """Return the tokens of the question from each document on."""
         end = self.text("", _HOLE).partition(_HOLE)[2]
         return self.tokens([one + end for one in self._cut(documents, self.document_limit)])
 
@@ -342,12 +342,12 @@ class Verdict(NamedTuple):
         return yes, no
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the tokens of each text, without special ones around them."""
+        """Return the tokens of each text, without special ones around them."""
         every = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [one.ids for one in every]
 
     def _cut(self, texts, limit):
-        """Cuts texts of more than ``limit`` tokens where a token ends."""
+        """Cut texts of more than ``limit`` tokens where a token ends."""
         stripped = [text.strip() for text in texts]
         every = self.tokenizer.encode_batch(stripped, add_special_tokens=False)
         return [
@@ -357,7 +357,7 @@ class Verdict(NamedTuple):
 
 
 def read_prompt(path: str | Path | None, place: Place = "query") -> Prompt:
-    """Reads the text of the question, such as the one that published weights were trained on.
+    """Read the text of the question, such as the one that published weights were trained on.
 
     Args:
       path: a file with ``$query``, ``$document``, with place "line" ``$instruction``, and perhaps
@@ -383,7 +383,7 @@ def verdict(
     query_limit: int = 256,
     document_limit: int = 512,
 ) -> Verdict:
-    """Makes the question.
+    """Make the question.
 
     Args:
       tokenizer: tokenizer of the model.
@@ -433,7 +433,7 @@ class LanguageModel(NamedTuple):
     mesh: Mesh | None
 
     def network(self, question: Verdict, compute: Compute | None = None) -> Module:
-        """Makes the network whose outputs are the logits of the two answers.
+        """Make the network whose outputs are the logits of the two answers.
 
         Args:
           question: question about a query and a document.
@@ -446,11 +446,11 @@ class LanguageModel(NamedTuple):
         return token_classifier(self.backbone, question.words, compute)
 
     def params(self, question: Verdict) -> Params:
-        """Reads the parameters of the network for a question from the checkpoint."""
+        """Read the parameters of the network for a question from the checkpoint."""
         return load_token_classifier(self.backbone, self.directory, question.words, **self._where())
 
     def memory(self) -> str:
-        """Describes the memory of the parameters without the two answers' rows; reads none."""
+        """Describe the memory of the parameters without the two answers' rows; read none."""
         return memory_report(self.backbone.shapes(**self._where()))
 
     def _where(self) -> dict[str, Any]:
@@ -463,7 +463,7 @@ class LanguageModel(NamedTuple):
 def load_language_model(
     name: str, path: Path | None = None, *, dtype: DType = "float32", mesh: Mesh | None = None
 ) -> LanguageModel:
-    """Finds the checkpoint of one of `RERANKERS`.
+    """Find the checkpoint of one of `RERANKERS`.
 
     Args:
       name: a key of `RERANKERS`.
@@ -496,7 +496,7 @@ def reranker(
     pairs: int = 16,
     name: str = "tool_rank",
 ) -> Reranker:
-    """Makes a reranker of a language model.
+    """Make a reranker of a language model.
 
     Args:
       network: from `LanguageModel.network`.
@@ -514,7 +514,7 @@ def reranker(
 
 
 def _reader(question: Verdict) -> Callable[[Sequence[str]], dict[str, np.ndarray]]:
-    """Makes the function from queries to ``ids [B, L]`` and ``mask [B, L]`` of their heads."""
+    """Make the function from queries to ``ids [B, L]`` and ``mask [B, L]`` of their heads."""
 
     def read(texts):
         ids, mask = pad(question.heads(texts), COARSE)
@@ -524,7 +524,7 @@ def _reader(question: Verdict) -> Callable[[Sequence[str]], dict[str, np.ndarray
 
 
 def _scorer(network: Module, pairs: int) -> Callable[..., Float[Array, "B k"]]:
-    """Makes ``score(params, features, candidates [B, k]) -> log probabilities [B, k]``.
+    """Make ``score(params, features, candidates [B, k]) -> log probabilities [B, k]``.
 
     ``params`` are the network's parameters, and the documents' tokens and mask, [I, M] each;
     ``features`` hold ``ids`` and ``mask`` of the queries [B, L].

@@ -33,7 +33,7 @@ class Backbone(NamedTuple):
         return self.module(self.config, compute, rngs=rngs)
 
     def network(self, compute: Compute = Compute()) -> Module:
-        """Builds ``apply(params, ids, mask, key=None) -> hidden states [B, L, H]``."""
+        """Build ``apply(params, ids, mask, key=None) -> hidden states [B, L, H]``."""
         return self.module.functions(self.config, compute)
 
     def shapes(
@@ -43,7 +43,7 @@ class Backbone(NamedTuple):
         mesh: Mesh | AbstractMesh | None = None,
         rules: Rules = (),
     ) -> Params:
-        """Computes shapes, dtypes and shardings of the parameters, without allocating them.
+        """Compute shapes, dtypes and shardings of the parameters, without allocating them.
 
         Args:
           dtype: dtype of all parameters.
@@ -68,7 +68,7 @@ class Backbone(NamedTuple):
         mesh: Mesh | None = None,
         rules: Rules = (),
     ) -> Params:
-        """Reads the weights of a checkpoint, one tensor at a time.
+        """Read the weights of a checkpoint, one tensor at a time.
 
         Args:
           path: directory or file of the checkpoint (`tensor_files.load_safetensors`).
@@ -96,7 +96,7 @@ _KINDS = {  # model_type of config.json -> config, module, keys, prefix
 
 
 def read_backbone(path: Path) -> Backbone:
-    """Reads a ``config.json``.
+    """Read a ``config.json``.
 
     Raises:
       ValueError: if the network is not a BERT, MPNet, DeBERTa-V3 or Qwen3.
@@ -109,7 +109,7 @@ def read_backbone(path: Path) -> Backbone:
 
 
 def shallow(backbone: Backbone, params: Params, layers: int) -> tuple[Backbone, Params]:
-    """Cuts a backbone to its first blocks, with the same weights.
+    """Cut a backbone to its first blocks, with the same weights.
 
     Args:
       backbone: the whole network.
@@ -128,7 +128,7 @@ def shallow(backbone: Backbone, params: Params, layers: int) -> tuple[Backbone, 
 
 
 def shallower(backbone: Backbone, layers: int | None) -> Backbone:
-    """Cuts a backbone to its first blocks, without weights; None keeps all blocks.
+    """Cut a backbone to its first blocks, without weights; None keeps all blocks.
 
     Raises:
       ValueError: if the backbone has fewer blocks.

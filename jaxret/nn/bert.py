@@ -57,7 +57,7 @@ class BertConfig:
 
     @classmethod
     def from_json(cls, source: Path | Mapping[str, Any]) -> Self:
-        """Reads a HuggingFace ``config.json``, or the dict that it holds.
+        """Read a HuggingFace ``config.json``, or the dict that it holds.
 
         Raises:
           ValueError: if a size is missing, the heads do not divide the width, or the network has an
@@ -111,7 +111,7 @@ class Bert(Network):
         positions: Int[Array, "B L"] | None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """Adds the embeddings of positions and types to vectors, and normalises the sums.
+        """Add the embeddings of positions and types to vectors, and normalise the sums.
 
         Args:
           vectors: token embeddings or other vectors [B, L, H].

@@ -69,7 +69,7 @@ class Block(nnx.Module):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
-        """Computes q k^T / sqrt(e), to which other networks add terms from the context.
+        """Compute q k^T / sqrt(e), to which other networks add terms from the context.
 
         Args:
           q: queries [B, L, heads, e].
@@ -83,7 +83,7 @@ class Block(nnx.Module):
         return jnp.einsum("bqhe,bkhe->bhqk", q * q.shape[-1] ** -0.5, k)
 
     def split(self, y: Float[Array, "rows H"], *rows: int) -> Float[Array, "*rows heads e"]:
-        """Splits the width into heads.
+        """Split the width into heads.
 
         Returns:
           ``y`` as [*rows, heads, e].
@@ -100,7 +100,7 @@ def run_blocks(
     *,
     key: PRNGKey | None = None,
 ) -> Float[Array, "B L H"]:
-    """Runs a stack of blocks.
+    """Run a stack of blocks.
 
     Args:
       blocks: blocks by number, "0", "1", ..; each is called with tokens, mask, context and key.

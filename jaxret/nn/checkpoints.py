@@ -28,7 +28,7 @@ KeyTable: TypeAlias = Mapping[str, tuple[str, bool] | None]
 
 
 def linear_keys(published: str, own: str) -> KeyTable:
-    """Returns the keys of a linear layer; PyTorch stores the matrix as [out, in], not [in, out]."""
+    """Return the keys of a linear layer; PyTorch stores the matrix as [out, in], not [in, out]."""
     return {
         rf"{published}\.weight": (f"{own}/kernel", True),
         rf"{published}\.bias": (f"{own}/bias", False),
@@ -36,7 +36,7 @@ def linear_keys(published: str, own: str) -> KeyTable:
 
 
 def norm_keys(published: str, own: str) -> KeyTable:
-    """Returns the keys of a layer norm."""
+    """Return the keys of a layer norm."""
     return {
         rf"{published}\.weight": (f"{own}/scale", False),
         rf"{published}\.bias": (f"{own}/bias", False),
@@ -50,7 +50,7 @@ def locate(
     fetched: Path | None = None,
     hub_id: str | None = None,
 ) -> Path:
-    """Finds the directory of a checkpoint.
+    """Find the directory of a checkpoint.
 
     An explicit ``directory`` is used or refused. Otherwise the installed weights package is tried,
     then the downloads of `jaxret.encoders.fetch`, then the HuggingFace hub (or its local cache).
@@ -98,7 +98,7 @@ def locate(
 def convert(
     tensors: Mapping[str, np.ndarray], keys: KeyTable, shapes: Params, *, prefix: str = ""
 ) -> Params:
-    """Renames published tensors into our parameters.
+    """Rename published tensors into our parameters.
 
     Args:
       tensors: published name -> array.
@@ -138,13 +138,13 @@ def convert(
 
 
 def sha256(path: Path) -> str:
-    """Computes the hash of a file, in hexadecimal."""
+    """Compute the hash of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def verify_sha256(path: Path, expected: str) -> None:
-    """Checks the hash of a file.
+    """Check the hash of a file.
 
     Raises:
       ValueError: if the hashes differ.
@@ -157,7 +157,7 @@ def verify_sha256(path: Path, expected: str) -> None:
 
 
 def _translate(name, keys):
-    """Returns the path of a name, and whether to transpose: None if unused, '' if unknown."""
+    """Return the path of a name, and whether to transpose: None if unused, '' if unknown."""
     for pattern, target in keys.items():
         if match := re.fullmatch(pattern, name):
             return (None, False) if target is None else (match.expand(target[0]), target[1])
@@ -165,7 +165,7 @@ def _translate(name, keys):
 
 
 def _put(tensor, transpose, leaf):
-    """Copies a tensor to the devices, and waits so that the host never holds two tensors."""
+    """Copy a tensor to the devices, and wait so that the host never holds two tensors."""
     copy, where = np.array(tensor, leaf.dtype), leaf.sharding  # JAX may alias its input
     if transpose:  # on the devices, since NumPy takes several times as long, minutes for an 8B
         if isinstance(where, NamedSharding):
@@ -176,7 +176,7 @@ def _put(tensor, transpose, leaf):
 
 
 def _complete(directory):
-    """Returns the directory if it has all files."""
+    """Return the directory if it has all files."""
     missing = [name for name in FILES if not (directory / name).is_file()]
     if missing == [WEIGHTS] and (directory / INDEX).is_file():
         weight_files(directory)

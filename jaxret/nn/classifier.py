@@ -49,7 +49,7 @@ CONTEXTS: dict[type[Network], Context] = {
 def classifier(
     backbone: Backbone, classes: int, *, pool: Pool = "context", compute: Compute = Compute()
 ) -> Module:
-    """Builds a network that computes one logit per class from a text or a pair of texts.
+    """Build a network that computes one logit per class from a text or a pair of texts.
 
     ``apply(params, ids, mask, types=None, key=None)`` returns float32 logits [B, I]. ``ids``,
     ``mask`` and ``types`` are [B, L]; types are for pairs of texts. Parameters: ``backbone/..``,
@@ -75,7 +75,7 @@ def classifier(
 
 
 def classifier_keys(backbone: Backbone) -> KeyTable:
-    """Returns the keys of a HuggingFace sequence classifier with the context pool."""
+    """Return the keys of a HuggingFace sequence classifier with the context pool."""
     prefix = backbone.prefix.replace(".", r"\.")
     published = CONTEXTS[backbone.module]
     body = {

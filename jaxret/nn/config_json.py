@@ -16,7 +16,7 @@ NAMES = {
 
 
 def read_json(source: Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Returns the name of a source for messages, and its content.
+    """Return the name of a source for messages, and its content.
 
     Args:
       source: the file, or its content as a dict.
@@ -29,7 +29,7 @@ def read_json(source: Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 def require_settings(
     name: str, config: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]
 ) -> None:
-    """Checks settings on which the computation depends.
+    """Check settings on which the computation depends.
 
     Args:
       name: name of the source, for messages.
@@ -47,7 +47,7 @@ def require_settings(
 def read_sizes(
     name: str, config: Mapping[str, Any], kind: str, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Reads the sizes of a network with attention heads, by our names.
+    """Read the sizes of a network with attention heads, by our names.
 
     Args:
       name: name of the source, for messages.

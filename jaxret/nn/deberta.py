@@ -64,7 +64,7 @@ class DebertaConfig:
 
     @classmethod
     def from_json(cls, source: Path | Mapping[str, Any]) -> Self:
-        """Reads a HuggingFace ``config.json``, or the dict that it holds.
+        """Read a HuggingFace ``config.json``, or the dict that it holds.
 
         Raises:
           ValueError: if a size is missing or does not fit the others, or a setting is unsupported.
@@ -109,7 +109,7 @@ _COMPUTED = {
 
 
 def distance_rows(config: DebertaConfig) -> Int[np.ndarray, "2*max_distance+1"]:
-    """Finds the row of r for each distance from -max_distance to max_distance.
+    """Find the row of r for each distance from -max_distance to max_distance.
 
     With b = buckets / 2, distances up to b have one row each; those up to max_distance - 1 share
     the b - 1 further rows of their direction, by logarithm. Larger distances use the last row.
@@ -148,13 +148,13 @@ class Deberta(Network):
         positions: Int[Array, "B L"] | None = None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """Embeds tokens; positions enter only in `run`, and V3 has no token types."""
+        """Embed tokens; positions enter only in `run`, and V3 has no token types."""
         return self.norm(self.word(ids))
 
     def inject(
         self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
     ) -> Float[Array, "B L H"]:
-        """Returns the vectors unchanged, without a norm."""
+        """Return the vectors unchanged, without a norm."""
         return vectors
 
     def run(
@@ -165,7 +165,7 @@ class Deberta(Network):
         *,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
-        """Runs the blocks; positions default to 0 .. L-1, and differences above L give NaN."""
+        """Run the blocks; positions default to 0 .. L-1, and differences above L give NaN."""
         length, farthest = x.shape[1], self.config.max_distance
         distances = np.clip(np.arange(length, -length - 1, -1), -farthest, farthest)
         rows = distance_rows(self.config)[distances + farthest]
@@ -186,7 +186,7 @@ class DisentangledBlock(Block):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
-        """Adds the terms of distances to q k^T, and divides by sqrt(3 e).
+        """Add the terms of distances to q k^T, and divide by sqrt(3 e).
 
         Returns:
           A score for each pair of tokens [B, heads, L, L].
@@ -206,7 +206,7 @@ def distance_scores(
     k_r: Float[Array, "M heads e"],
     where: Int[Array, "B L L"] | None,
 ) -> Float[Array, "B heads L L"]:
-    """Computes q_i . k(r_d) + k_j . q(r_d), where the rows of r are the distances L, ..., -L.
+    """Compute q_i . k(r_d) + k_j . q(r_d), where the rows of r are the distances L, ..., -L.
 
     Each pair of tokens reads row ``where``. Without ``where`` tokens are in order, and each reads
     consecutive rows by a reshape, which avoids a gather and, in the gradient, a scatter.
@@ -233,7 +233,7 @@ def distance_scores(
 
 
 def _diagonals(x):
-    """Maps [..., L, 2 L + 1] to [..., L, L], with entry (i, j) = x[i, L - i + j]."""
+    """Map [..., L, 2 L + 1] to [..., L, L], with entry (i, j) = x[i, L - i + j]."""
     length = x.shape[-2]
     flat = x.reshape(*x.shape[:-2], -1)[..., length:]
     return flat.reshape(*x.shape[:-2], length, 2 * length)[..., :length]

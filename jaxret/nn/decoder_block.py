@@ -78,7 +78,7 @@ class DecoderBlock(nnx.Module):
         turns: Turns,
         key: PRNGKey | None,
     ) -> Float[Array, "B*L heads*e"]:
-        """Computes causal attention, with groups of query heads per head of keys and values.
+        """Compute causal attention, with groups of query heads per head of keys and values.
 
         Args:
           x: normalised tokens [B L, H].
@@ -103,7 +103,7 @@ class DecoderBlock(nnx.Module):
 
 
 def angles(positions: Int[Array, "B L"], width: int, theta: float) -> Turns:
-    """Computes the angles position * theta^(-2 i / e), for each i of the e / 2 pairs of a head.
+    """Compute the angles position * theta^(-2 i / e), for each i of the e / 2 pairs of a head.
 
     Args:
       positions: positions in the text [B, L], from 0.
@@ -119,7 +119,7 @@ def angles(positions: Int[Array, "B L"], width: int, theta: float) -> Turns:
 
 
 def turn(y: Float[Array, "B L heads e"], turns: Turns) -> Float[Array, "B L heads e"]:
-    """Rotates each pair (y_i, y_{i + e/2}) by its angle, so that q . k depends on differences.
+    """Rotate each pair (y_i, y_{i + e/2}) by its angle, so that q . k depends on differences.
 
     Returns:
       Rotated ``y`` [B, L, heads, e].
@@ -129,7 +129,7 @@ def turn(y: Float[Array, "B L heads e"], turns: Turns) -> Float[Array, "B L head
 
 
 def _later(length, group):
-    """Returns a causal mask with -1e30 for later tokens, finite so that no row becomes NaN."""
+    """Return a causal mask with -1e30 for later tokens, finite so that no row becomes NaN."""
     positions = jnp.arange(length)
     later = jnp.where(positions[None] > positions[:, None], -1e30, 0.0)
     return jnp.tile(later, (group, 1))[None, None]

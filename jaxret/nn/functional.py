@@ -28,7 +28,7 @@ class Module(NamedTuple):
     bind: Callable[[Params], nnx.Module] | None = None
 
     def shapes(self) -> Params:
-        """Returns the parameters as ``jax.ShapeDtypeStruct`` leaves, without allocating them."""
+        """Return the parameters as ``jax.ShapeDtypeStruct`` leaves, without allocating them."""
         return jax.tree.map(lambda leaf: leaf, _shapes(self.init))  # a copy, since dicts may change
 
 
@@ -38,7 +38,7 @@ def _shapes(init: Callable[[PRNGKey], Params]) -> Params:
 
 
 def functionalize(ctor: Callable[[nnx.Rngs], nnx.Module]) -> Module:
-    """Converts a module's constructor to a `Module`.
+    """Convert a module's constructor to a `Module`.
 
     Args:
       ctor: builds the network from its random streams. Its state must be ``nnx.Param`` (dropout

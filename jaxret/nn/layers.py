@@ -35,7 +35,7 @@ class Compute:
 def linear(
     inputs: int, outputs: int, compute: Compute, rngs: nnx.Rngs, *, bias: bool = True
 ) -> nnx.Linear:
-    """Makes a layer x W + b, with W drawn from N(0, 0.02^2).
+    """Make a layer x W + b, with W drawn from N(0, 0.02^2).
 
     Args:
       inputs: width of x.
@@ -52,7 +52,7 @@ def linear(
 
 
 def norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """Makes a layer norm, computed in float32.
+    """Make a layer norm, computed in float32.
 
     Args:
       width: width of the normalised vectors.
@@ -67,7 +67,7 @@ def norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
 
 
 def rms_norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.RMSNorm:
-    """Makes a layer x / rms(x) times a scale, computed in float32.
+    """Make a layer x / rms(x) times a scale, computed in float32.
 
     Args:
       width: width of the normalised vectors.
@@ -81,7 +81,7 @@ def rms_norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.RMSNorm:
 
 
 def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Computes x Phi(x); ``jax.nn.gelu`` uses erfc, which takes almost three times as long on CPU.
+    """Compute x Phi(x); ``jax.nn.gelu`` uses erfc, which takes almost three times as long on CPU.
 
     Returns:
       An array of the shape of x [...].
@@ -90,7 +90,7 @@ def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def dropout(x: Float[Array, "*shape"], rate: float, key: PRNGKey | None) -> Float[Array, "*shape"]:
-    """Sets entries to 0 with probability ``rate`` and scales the others up.
+    """Set entries to 0 with probability ``rate`` and scale the others up.
 
     Args:
       x: array of any shape.
@@ -108,7 +108,7 @@ def dropout(x: Float[Array, "*shape"], rate: float, key: PRNGKey | None) -> Floa
 
 
 def fold(key: PRNGKey | None, number: int) -> PRNGKey | None:
-    """Folds a number into a key.
+    """Fold a number into a key.
 
     Returns:
       A key [], or None if the key is None.
@@ -123,7 +123,7 @@ def attend(
     rate: float = 0.0,
     key: PRNGKey | None = None,
 ) -> Float[Array, "B heads L e"]:
-    """Computes attention outputs, softmax(scores) v over the unmasked tokens.
+    """Compute attention outputs, softmax(scores) v over the unmasked tokens.
 
     The softmax is normalised after the product with v, which on CPU is up to twice as fast as
     ``jax.nn.dot_product_attention`` at 256 tokens.
@@ -146,7 +146,7 @@ def attend(
 
 
 def mean_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
-    """Averages over the unmasked tokens.
+    """Average over the unmasked tokens.
 
     Returns:
       [B, H].
@@ -156,7 +156,7 @@ def mean_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[
 
 
 def cls_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
-    """Selects the first token.
+    """Select the first token.
 
     Returns:
       [B, H].
@@ -165,7 +165,7 @@ def cls_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[A
 
 
 def last_pool(hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B H"]:
-    """Selects the last unmasked token, with padding on either side.
+    """Select the last unmasked token, with padding on either side.
 
     Returns:
       [B, H].

@@ -29,7 +29,7 @@ from jaxret.types import Params, PRNGKey
 
 
 def init(key: PRNGKey, params: Params, pattern: str, *, rank: int) -> Params:
-    """Makes an adapter without effect: a from N(0, 1 / in), b zero.
+    """Make an adapter without effect: a from N(0, 1 / in), b zero.
 
     Args:
       key: consumed.
@@ -61,7 +61,7 @@ def init(key: PRNGKey, params: Params, pattern: str, *, rank: int) -> Params:
 
 
 def merge(params: Params, adapter: Params, *, alpha: float) -> Params:
-    """Adds an adapter to parameters, with the same shapes and dtypes.
+    """Add an adapter to parameters, with the same shapes and dtypes.
 
     Args:
       params: tree for which the adapter was made.
@@ -84,7 +84,7 @@ def merge(params: Params, adapter: Params, *, alpha: float) -> Params:
 
 
 def branched(network: Module, *, alpha: float, rate: float = 0.0) -> Callable[..., Any]:
-    """Builds a network with the adapter's products beside its own, for training.
+    """Build a network with the adapter's products beside its own, for training.
 
     Args:
       network: network whose adapted matrices belong to linear layers.

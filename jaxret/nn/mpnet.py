@@ -70,7 +70,7 @@ class MPNetConfig:
 
     @classmethod
     def from_json(cls, source: Path | Mapping[str, Any]) -> Self:
-        """Reads a HuggingFace ``config.json``, or the dict that it holds.
+        """Read a HuggingFace ``config.json``, or the dict that it holds.
 
         Raises:
           ValueError: if a size is missing, the heads do not divide the width, or the network has an
@@ -94,7 +94,7 @@ _COMPUTED = {
 
 
 def buckets(farthest: int) -> Int[np.ndarray, "2*farthest+1"]:
-    """Finds the bucket of each distance j - i from -farthest to farthest.
+    """Find the bucket of each distance j - i from -farthest to farthest.
 
     Distances below 8 have one bucket each; from 8 on a bucket's end is sqrt(2) times its start.
 
@@ -130,7 +130,7 @@ class MPNet(Network):
         positions: Int[Array, "B L"] | None = None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """Embeds tokens; ``types`` are ignored, since MPNet has none."""
+        """Embed tokens; ``types`` are ignored, since MPNet has none."""
         positions = jnp.arange(ids.shape[1])[None] if positions is None else positions
         return self.inject(self.word(ids), positions)
 
@@ -168,7 +168,7 @@ class BiasedBlock(Block):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
-        """Adds the bias to q k^T / sqrt(e).
+        """Add the bias to q k^T / sqrt(e).
 
         Returns:
           A score for each pair of tokens [B, heads, L, L].

@@ -29,7 +29,7 @@ class Network(nnx.Module):
 
     @classmethod
     def functions(cls, config: Any, compute: Compute = Compute()) -> Module:
-        """Builds ``apply(params, ids, mask, key=None) -> hidden states``, as pure functions.
+        """Build ``apply(params, ids, mask, key=None) -> hidden states``, as pure functions.
 
         ``ids [B, L]`` are token numbers below V, and ``mask [B, L]`` is False for padding. The
         result ``[B, L, H]`` is undefined for padding. With a key there is dropout. Parameters are
@@ -44,7 +44,7 @@ class Network(nnx.Module):
         positions: Int[Array, "B L"] | None = None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """Embeds tokens for the first block.
+        """Embed tokens for the first block.
 
         Args:
           ids: token numbers [B, L] below V.
@@ -61,7 +61,7 @@ class Network(nnx.Module):
     def inject(
         self, vectors: Float[Array, "B N H"], positions: Int[Array, "B N"] | None
     ) -> Float[Array, "B N H"]:
-        """Embeds vectors that are not tokens, such as tools, for the first block.
+        """Embed vectors that are not tokens, such as tools, for the first block.
 
         Args:
           vectors: vectors of the width of the network [B, N, H].
@@ -81,7 +81,7 @@ class Network(nnx.Module):
         *,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
-        """Runs the blocks.
+        """Run the blocks.
 
         Args:
           x: embedded tokens and vectors [B, L, H].

@@ -25,7 +25,7 @@ def placed(
     mesh: Mesh | AbstractMesh | None = None,
     rules: Rules = (),
 ) -> Params:
-    """Adds a dtype and, on a mesh, a sharding to every shape.
+    """Add a dtype and, on a mesh, a sharding to every shape.
 
     Args:
       shapes: shapes from `jaxret.nn.functional.Module.shapes`.
@@ -51,7 +51,7 @@ def placed(
 
 
 def device_bytes(params: Params) -> int:
-    """Returns the bytes of the parameters on each of their devices.
+    """Return the bytes of the parameters on each of their devices.
 
     Args:
       params: arrays, or shapes from `placed`.
@@ -60,7 +60,7 @@ def device_bytes(params: Params) -> int:
 
 
 def memory_report(params: Params) -> str:
-    """Describes the memory of parameters: in total, per device, and of the largest array.
+    """Describe the memory of parameters: in total, per device, and of the largest array.
 
     Gradients, the optimiser's state and activations are not included.
 
@@ -88,7 +88,7 @@ def memory_report(params: Params) -> str:
 
 
 def _local(leaf):
-    """Returns the bytes of a leaf's part on a device."""
+    """Return the bytes of a leaf's part on a device."""
     shape = leaf.shape if leaf.sharding is None else leaf.sharding.shard_shape(leaf.shape)
     return _bytes(leaf, shape)
 

@@ -69,7 +69,7 @@ class Qwen3Config:
 
     @classmethod
     def from_json(cls, source: Path | Mapping[str, Any]) -> Self:
-        """Reads a HuggingFace ``config.json``, of transformers 4 or 5, or the dict that it holds.
+        """Read a HuggingFace ``config.json``, of transformers 4 or 5, or the dict that it holds.
 
         Raises:
           ValueError: if a size is missing or does not fit the others, or a setting is unsupported.
@@ -111,7 +111,7 @@ _COMPUTED = {
 
 
 def tensor_parallel(config: Qwen3Config, mesh: Mesh | AbstractMesh) -> Rules:
-    """Returns the sharding rules of the parameters on a mesh with an axis ``model``.
+    """Return the sharding rules of the parameters on a mesh with an axis ``model``.
 
     The axis splits the heads, the columns of the perceptron and the rows of the vocabulary, or its
     columns if the devices do not divide its size (151669 and 151665 are odd). A block sums
@@ -154,13 +154,13 @@ class Qwen3(Network):
         positions: Int[Array, "B L"] | None = None,
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """Embeds tokens; positions enter only in `run`, and there are no token types."""
+        """Embed tokens; positions enter only in `run`, and there are no token types."""
         return self.word(ids).astype(jnp.float32)
 
     def inject(
         self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
     ) -> Float[Array, "B L H"]:
-        """Returns the vectors unchanged."""
+        """Return the vectors unchanged."""
         return vectors
 
     def run(
@@ -171,7 +171,7 @@ class Qwen3(Network):
         *,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
-        """Runs the blocks; attention is causal by index, for any positions."""
+        """Run the blocks; attention is causal by index, for any positions."""
         positions = jnp.cumsum(mask, axis=1) - 1 if positions is None else positions
         turns = angles(positions, self.config.head_width, self.config.theta)
         return self.norm(run_blocks(self.blocks, x, mask, self.compute, turns, key=key))

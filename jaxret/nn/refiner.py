@@ -50,7 +50,7 @@ def refiner(
     projection: Projection = "identity",
     compute: Compute = Compute(),
 ) -> Module:
-    """Builds a network that computes a logit for each candidate tool of a query.
+    """Build a network that computes a logit for each candidate tool of a query.
 
     ``apply(params, ids, mask, tools, candidates, key=None)`` returns float32 logits [B, N].
     ``ids [B, L]`` are tokens with their closing token, padded at the end, ``mask [B, L]`` is False
@@ -133,7 +133,7 @@ class Refiner(nnx.Module):
 def positions(
     mask: Bool[Array, "B L"], candidates: int, places: Places
 ) -> tuple[Int[Array, "B L"], Int[Array, "B N"]]:
-    """Computes the positions of tokens and candidates.
+    """Compute the positions of tokens and candidates.
 
     Args:
       mask: [B, L], False for padding, at the end.

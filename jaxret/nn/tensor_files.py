@@ -27,7 +27,7 @@ _DTYPES = {  # dtypes of weights in the safetensors format
 
 
 def load_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Opens the tensors of a checkpoint by name, as memory-mapped arrays.
+    """Open the tensors of a checkpoint by name, as memory-mapped arrays.
 
     The arrays are read-only, bfloat16 included, and only the rows that are used are read. Do not
     overwrite a file while an array is in use.
@@ -56,7 +56,7 @@ def load_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """Returns ``model.safetensors``, or the shards of ``model.safetensors.index.json``, in order.
+    """Return ``model.safetensors``, or the shards of ``model.safetensors.index.json``, in order.
 
     Raises:
       FileNotFoundError: if files are missing.
@@ -74,7 +74,7 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def _windows(path):
-    """Maps names to read-only arrays on a ``.safetensors`` file."""
+    """Map names to read-only arrays on a ``.safetensors`` file."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -101,7 +101,7 @@ def _windows(path):
 
 
 def _read_index(path):
-    """Reads the index, from tensors to names of shards."""
+    """Read the index, from tensors to names of shards."""
     try:
         shards = json.loads(path.read_text())["weight_map"]
         if not shards or not all(isinstance(name, str) for name in shards.values()):

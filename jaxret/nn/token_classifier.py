@@ -33,7 +33,7 @@ _HEAD = "lm_head.weight"  # [V, H]
 def token_classifier(
     backbone: Backbone, words: Sequence[int], compute: Compute = Compute()
 ) -> Module:
-    """Builds ``apply(params, ids, mask, key=None) -> logits [B, n]``, float32.
+    """Build ``apply(params, ids, mask, key=None) -> logits [B, n]``, float32.
 
     ``ids`` and ``mask`` are [B, L]. Parameters: ``backbone/..``, and ``head/kernel`` [H, n] if the
     head is not tied.
@@ -66,7 +66,7 @@ def load_token_classifier(
     mesh: Mesh | None = None,
     rules: Rules = (),
 ) -> Params:
-    """Reads the parameters of `token_classifier` from a HuggingFace ``Qwen3ForCausalLM``.
+    """Read the parameters of `token_classifier` from a HuggingFace ``Qwen3ForCausalLM``.
 
     Args:
       backbone: backbone of the checkpoint's config.json.

@@ -41,7 +41,7 @@ Terms = Float[np.ndarray, " T"]
 
 
 def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
-    """Computes the terms of IPS, or of MIPS.
+    """Compute the terms of IPS, or of MIPS.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round, or w_g of its group [T], >= 0.
@@ -54,7 +54,7 @@ def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
 
 
 def self_normalised(weight: Terms, reward: Terms) -> Terms:
-    """Computes the terms of SNIPS, which are 0 if all weights are 0.
+    """Compute the terms of SNIPS, which are 0 if all weights are 0.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
@@ -68,7 +68,7 @@ def self_normalised(weight: Terms, reward: Terms) -> Terms:
 
 
 def clipped(weight: Terms, reward: Terms, most: float) -> Terms:
-    """Computes the terms of clipped IPS, whose mean is at most that of IPS.
+    """Compute the terms of clipped IPS, whose mean is at most that of IPS.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
@@ -82,7 +82,7 @@ def clipped(weight: Terms, reward: Terms, most: float) -> Terms:
 
 
 def doubly_robust(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Computes the terms of DR.
+    """Compute the terms of DR.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
@@ -97,7 +97,7 @@ def doubly_robust(weight: Terms, reward: Terms, model: Terms, expected: Terms) -
 
 
 def switched(weight: Terms, most: float) -> Terms:
-    """Replaces weights above ``most`` by 0: DR with these weights is Switch-DR.
+    """Replace weights above ``most`` by 0: DR with these weights is Switch-DR.
 
     Returns:
       weights [T].
@@ -106,7 +106,7 @@ def switched(weight: Terms, most: float) -> Terms:
 
 
 def shrunk(weight: Terms, scale: float) -> Terms:
-    """Shrinks weights optimistically: DR with these weights is DRos.
+    """Shrink weights optimistically: DR with these weights is DRos.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
@@ -119,7 +119,7 @@ def shrunk(weight: Terms, scale: float) -> Terms:
 
 
 def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Computes the terms of Switch-DR with the s of the smallest estimated error.
+    """Compute the terms of Switch-DR with the s of the smallest estimated error.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
@@ -135,7 +135,7 @@ def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) ->
 
 
 def tuned_shrinkage(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Computes the terms of DRos with the l of the smallest estimated error.
+    """Compute the terms of DRos with the l of the smallest estimated error.
 
     Args:
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
@@ -151,12 +151,12 @@ def tuned_shrinkage(weight: Terms, reward: Terms, model: Terms, expected: Terms)
 
 
 def _grid(weight: Terms) -> np.ndarray:
-    """Returns 20 thresholds from 1 to beyond the largest weight."""
+    """Return 20 thresholds from 1 to beyond the largest weight."""
     return np.geomspace(1, max(10 * weight.max(), 10), 20)
 
 
 def _least_error(weights: list[Terms], reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Returns the terms of DR with the weights of the smallest variance plus squared bias bound."""
+    """Return the terms of DR with the weights of the smallest variance plus squared bias bound."""
     lines = [doubly_robust(weight, reward, model, expected) for weight in weights]
     bounds = [max(1 - weight.mean(), 0) ** 2 for weight in weights]
     errors = [line.var() / len(line) + bound for line, bound in zip(lines, bounds, strict=True)]

@@ -64,7 +64,7 @@ class ConfidenceSequence(NamedTuple):
 
 
 def checked_times(rounds: int, count: int = 100) -> Int[np.ndarray, " m"]:
-    """Returns the times at which a sequence is computed: from 10 rounds on, evenly in log T.
+    """Return the times at which a sequence is computed: from 10 rounds on, evenly in log T.
 
     Args:
       rounds: T.
@@ -83,7 +83,7 @@ def lower_bounds(
     alpha: float,
     least: float = 0.0,
 ) -> Float[np.ndarray, " m"]:
-    """Computes lower bounds of the mean ``E[x_i | past]`` of the first t rounds, at all t at once.
+    """Compute lower bounds of the mean ``E[x_i | past]`` of the first t rounds, at all t at once.
 
     Args:
       terms: x [T], none below ``-least``.
@@ -112,7 +112,7 @@ def confidence_sequence(
     alpha: float,
     least: float = 0.0,
 ) -> ConfidenceSequence:
-    """Computes bounds on both sides in [0, 1], each with alpha / 2.
+    """Compute bounds on both sides in [0, 1], each with alpha / 2.
 
     Args:
       low: terms [T] whose mean is the value.
@@ -132,7 +132,7 @@ def bootstrap(
     alpha: float,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Computes the percentile interval of a mean, or of a ratio of means, by resampling rounds.
+    """Compute the percentile interval of a mean, or of a ratio of means, by resampling rounds.
 
     The interval (Efron 1979) holds approximately, for many effective rounds, at the end of a log
     whose length was fixed beforehand.
@@ -157,7 +157,7 @@ def bootstrap(
 
 
 def _crossing(variance: Float[np.ndarray, " m"], alpha: float) -> Float[np.ndarray, " m"]:
-    """Finds s(V), the S at which the mixture is 1 / alpha, by bisection."""
+    """Find s(V), the S at which the mixture is 1 / alpha, by bisection."""
     want = -np.log(alpha)
     low, high = np.zeros_like(variance), np.sqrt(variance) + 1
     while (short := _log_mixture(high, variance) < want).any():

@@ -120,7 +120,7 @@ def off_policy(
     cascade: bool = False,
     alpha: float = 0.05,
 ) -> OffPolicy:
-    """Estimates the mean reward of a policy on the queries of a log.
+    """Estimate the mean reward of a policy on the queries of a log.
 
     The estimators are IPS, SNIPS and clipped IPS; for logs of one tool per round DR, Switch-DR and
     DRos; with ``logging`` also MIPS, and the interval of DR. IPS and DR have intervals that hold at
@@ -170,7 +170,7 @@ def off_policy(
 
 
 def answered_rounds(log: Log) -> Log:
-    """Returns the answered rounds of a log, with a warning if some are unanswered.
+    """Return the answered rounds of a log, with a warning if some are unanswered.
 
     Raises:
       ValueError: if fewer than two rounds are answered.
@@ -196,7 +196,7 @@ def evaluate(
     cascade: bool = False,
     alpha: float = 0.05,
 ) -> OffPolicy:
-    """Estimates the value of a policy from a log of answered rounds, without warnings.
+    """Estimate the value of a policy from a log of answered rounds, without warnings.
 
     Args:
       log: log in which every round is answered.
@@ -276,7 +276,7 @@ def go_through(
     cascade: bool = False,
     truncation: float,
 ) -> Rounds:
-    """Computes the inputs of the estimators for all rounds, block by block.
+    """Compute the inputs of the estimators for all rounds, block by block.
 
     Args:
       log: log in which every round is answered.
@@ -331,7 +331,7 @@ def go_through(
 def importance_weights(
     log: Log, probabilities: Float[np.ndarray, "n I"], *, cascade: bool = False
 ) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
-    """Computes the importance weight of each round, and finds the rounds without support.
+    """Compute the importance weight of each round, and find the rounds without support.
 
     Args:
       log: log of n rounds.
@@ -376,7 +376,7 @@ def importance_weights(
 
 
 def effective_sample_size(weight: Float[np.ndarray, " n"]) -> float:
-    """Computes ``(sum w)^2 / sum w^2``, the number of equally informative on-policy rounds.
+    """Compute ``(sum w)^2 / sum w^2``, the number of equally informative on-policy rounds.
 
     Kish 1965.
 
@@ -390,7 +390,7 @@ def effective_sample_size(weight: Float[np.ndarray, " n"]) -> float:
 def groups_of_rows(
     theta: Float[np.ndarray, "I d"], k: int | None = None, *, seed: int = 0
 ) -> Int[np.ndarray, " I"]:
-    """Clusters tools by k-means of their rows (Lloyd's algorithm, started by k-means++).
+    """Cluster tools by k-means of their rows (Lloyd's algorithm, started by k-means++).
 
     Args:
       theta: rows [I, d].

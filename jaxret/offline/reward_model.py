@@ -32,7 +32,7 @@ class RewardModel(NamedTuple):
 
 
 def blocks(rounds: int) -> list[slice]:
-    """Cuts rounds 0 .. T - 1 into blocks, each about a quarter as long as all rounds before it.
+    """Cut rounds 0 .. T - 1 into blocks, each about a quarter as long as all rounds before it.
 
     Args:
       rounds: T.
@@ -44,7 +44,7 @@ def blocks(rounds: int) -> list[slice]:
 
 
 def features(scores: Float[np.ndarray, "n I"] | None, shape: tuple[int, int]) -> np.ndarray:
-    """Computes the features of each query and tool, 0 for absent tools.
+    """Compute the features of each query and tool, 0 for absent tools.
 
     Args:
       scores: scores of the policy [n, I], minus infinity for absent tools; None: no scores.
@@ -69,7 +69,7 @@ def fit(
     reward: Float[np.ndarray, " n"],
     items: int,
 ) -> RewardModel:
-    """Fits the model to past rounds; without rounds the model predicts 1/2.
+    """Fit the model to past rounds; without rounds the model predicts 1/2.
 
     Args:
       seen: features of the used tools [n, m].
@@ -89,7 +89,7 @@ def fit(
 
 
 def predict(model: RewardModel, seen: Float[np.ndarray, "n I m"]) -> Float[np.ndarray, "n I"]:
-    """Predicts the reward of each tool.
+    """Predict the reward of each tool.
 
     Args:
       model: the model.

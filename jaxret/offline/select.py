@@ -58,7 +58,7 @@ def select(
     logging: Learner | Snapshot | None = None,
     alpha: float = 0.05,
 ) -> Selection:
-    """Trains learners on the first half of a log and selects the one with the largest value.
+    """Train learners on the first half of a log and select the one with the largest value.
 
     The value is DR, or SNIPS for a log of slates, on the second half. Learners are evaluated in
     their states after the first half; a learner that continues to learn may earn more.

@@ -57,7 +57,7 @@ class Target(NamedTuple):
 
 
 def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
-    """Returns a snapshot of a learner in its first state, on the rows of the log's catalogue.
+    """Return a snapshot of a learner in its first state, on the rows of the log's catalogue.
 
     Args:
       log: log that was loaded with its task.
@@ -78,7 +78,7 @@ def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
 
 
 def target(log: Log, policy: PolicyLike) -> Target:
-    """Converts a policy to functions of the rounds of a log.
+    """Convert a policy to functions of the rounds of a log.
 
     Args:
       log: log with the queries.
@@ -114,7 +114,7 @@ def target(log: Log, policy: PolicyLike) -> Target:
 
 
 def first_probabilities(learner: Learner) -> PerItem:
-    """Returns the function for the probability that each tool is shown (first).
+    """Return the function for the probability that each tool is shown (first).
 
     Raises:
       ValueError: if the learner has no probabilities.
@@ -145,7 +145,7 @@ def _all(function: Callable[..., Any]) -> Callable[..., Any]:
 def _in_batches(
     rows: Callable[..., Any], state: State, log: Log
 ) -> Callable[[slice], Float[np.ndarray, "n I"]]:
-    """Evaluates a function of queries in batches of one shape."""
+    """Evaluate a function of queries in batches of one shape."""
 
     def of(part: slice) -> np.ndarray:
         queries = log.query[part]
@@ -160,7 +160,7 @@ def _in_batches(
 
 
 def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
-    """Updates a learner with every answered round of a log, in the order of the log.
+    """Update a learner with every answered round of a log, in the order of the log.
 
     The tools of the log were chosen by another learner. Updates that divide by the propensity or
     follow the likelihood of the reward remain valid; updates that assume tools drawn from the
@@ -193,7 +193,7 @@ def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
 
 
 def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
-    """Adds the probabilities of all tools in each round to a log that has those of the used tools.
+    """Add the probabilities of all tools in each round to a log that has those of the used tools.
 
     The serving learner is updated by its log again, which restores its state in each round. Doubly
     robust intervals and marginalised weights need these probabilities, [T, I] in float32 in memory.
@@ -246,7 +246,7 @@ def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
 
 @lru_cache(maxsize=64)  # a study warms the same learners on many logs
 def _learning(update: Callable[..., Any]) -> Callable[..., State]:
-    """Compiles the updates of a batch of rounds."""
+    """Compile the updates of a batch of rounds."""
 
     @jax.jit
     def learn(state, rounds):
@@ -262,7 +262,7 @@ def _learning(update: Callable[..., Any]) -> Callable[..., State]:
 def _knowing(
     probabilities: Callable[..., Any], update: Callable[..., Any] | None
 ) -> Callable[..., tuple[State, Any]]:
-    """Compiles the probabilities and updates of a batch of rounds; ``update`` None: no updates."""
+    """Compile the probabilities and updates of a batch of rounds; ``update`` None: no updates."""
 
     @jax.jit
     def go_through(state, rounds):
@@ -276,7 +276,7 @@ def _knowing(
 
 
 def _rounds(log: Log):
-    """Returns queries, choices, rewards and whether each round was answered, as JAX arrays."""
+    """Return queries, choices, rewards and whether each round was answered, as JAX arrays."""
     answered = ~np.isnan(log.reward)
     choice = Choice(
         item=jnp.asarray(log.item, jnp.int32), propensity=jnp.asarray(log.propensity, jnp.float32)

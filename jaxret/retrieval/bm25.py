@@ -25,7 +25,7 @@ K1, B = 1.5, 0.75
 
 
 def bm25(documents: Sequence[str], *, name: str = "bm25") -> Retriever:
-    """Indexes the tools' documents; a query without a known word scores 0 everywhere.
+    """Index the tools' documents; a query without a known word scores 0 everywhere.
 
     Args:
       documents: one text per tool.

@@ -28,7 +28,7 @@ def dense(
     cache: Path | None = None,
     kind: Kind = "query",
 ) -> Retriever:
-    """Makes a retriever whose queries are texts, or vectors where there is no encoder.
+    """Make a retriever whose queries are texts, or vectors where there is no encoder.
 
     Args:
       name: shown in the progress bar and in errors.
@@ -48,7 +48,7 @@ def dense(
 
 
 def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:
-    """Makes a retriever whose queries are vectors.
+    """Make a retriever whose queries are vectors.
 
     Args:
       name: shown in the progress bar and in errors.

@@ -34,7 +34,7 @@ PROMPT = load_prompt(
 def question(
     query: str, documents: Sequence[str], *, words: int = WORDS, prompt: Prompt = PROMPT
 ) -> list[dict[str, str]]:
-    """Returns the messages that ask for an order of documents.
+    """Return the messages that ask for an order of documents.
 
     Args:
       query: the text of the query.
@@ -75,7 +75,7 @@ class Order(NamedTuple):
 
 
 def read_order(answer: str, n: int) -> Order:
-    """Parses the order of n passages in an answer.
+    """Parse the order of n passages in an answer.
 
     Raises:
       Malformed: if the answer names no passage.
@@ -101,7 +101,7 @@ class Ranked(NamedTuple):
 
 
 def windows(n: int, *, size: int = 20, step: int = 10) -> list[tuple[int, int]]:
-    """Returns the windows of a list, from its end to its start.
+    """Return the windows of a list, from its end to its start.
 
     Args:
       n: documents of the list, at least 1.
@@ -132,7 +132,7 @@ def rank(
     prompt: Prompt = PROMPT,
     before: Callable[[], None] = lambda: None,
 ) -> Ranked:
-    """Orders the lists of many queries, one window of all lists at a time.
+    """Order the lists of many queries, one window of all lists at a time.
 
     Args:
       chat: the language model.

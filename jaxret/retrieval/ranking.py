@@ -21,7 +21,7 @@ class Ranking(NamedTuple):
 
 
 def trec_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
-    """Ranks tools of equal scores as trec_eval does: by descending id (bytes of the UTF-8 string).
+    """Rank tools of equal scores as trec_eval does: by descending id (bytes of the UTF-8 string).
 
     Args:
       tool_ids: I ids, all different.
@@ -41,7 +41,7 @@ def trec_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
 
 
 def in_trec_order(ranking: Ranking, order: Int[np.ndarray, " I"]) -> Ranking:
-    """Sorts lists as trec_eval does: by score, and equal scores by descending id.
+    """Sort lists as trec_eval does: by score, and equal scores by descending id.
 
     Args:
       ranking: of N queries.
@@ -56,14 +56,14 @@ def in_trec_order(ranking: Ranking, order: Int[np.ndarray, " I"]) -> Ranking:
 
 
 def metrics_at(cuts: Sequence[int]) -> tuple[str, ...]:
-    """Returns the names of the metrics of `mean_metrics`: recall at each cut, then nDCG."""
+    """Return the names of the metrics of `mean_metrics`: recall at each cut, then nDCG."""
     return tuple(f"{metric}@{k}" for metric in ("recall", "ndcg") for k in cuts)
 
 
 def mean_metrics(
     ranking: Ranking, labels: Int[np.ndarray, "N L"], cuts: Sequence[int]
 ) -> dict[str, float]:
-    """Computes recall and nDCG at the cuts, averaged over queries.
+    """Compute recall and nDCG at the cuts, averaged over queries.
 
     Args:
       ranking: ranking of the N queries.

@@ -56,7 +56,7 @@ class Retriever(NamedTuple):
     reads: Literal["texts", "vectors"] = "texts"  # which queries of a task that has both
 
     def search(self, texts: Texts, k: int, **options: Any) -> Ranking:
-        """Finds the k best items of every query.
+        """Find the k best items of every query.
 
         Args:
           texts: N queries, of the kind that ``read`` reads.
@@ -85,7 +85,7 @@ class Reranker(NamedTuple):
     config: Any = None  # configuration of the method that made it
 
     def refine(self, texts: Texts, ranking: Ranking, **options: Any) -> Ranking:
-        """Sorts the candidates of every query by the scores of this reranker.
+        """Sort the candidates of every query by the scores of this reranker.
 
         Args:
           texts: the N queries of the ranking, in its order.
@@ -110,7 +110,7 @@ def search(
     chunk: int = 256,
     progress: bool = True,
 ) -> Ranking:
-    """Finds the k best items of every query.
+    """Find the k best items of every query.
 
     Args:
       retriever: retriever that scores the catalogue.
@@ -154,7 +154,7 @@ def search(
 
 @partial(jax.jit, static_argnames=("score", "split", "items", "k", "mesh"))
 def best_items(params: Params, features: Features, *, score, split, items, k, mesh):
-    """Returns scores and rows [B, k] of a chunk, best first: the compiled program of `search`.
+    """Return scores and rows [B, k] of a chunk, best first: the compiled program of `search`.
 
     Args:
       params: with the axis of the catalogue padded to a multiple of the devices.
@@ -198,7 +198,7 @@ def refine(
     chunk: int = 64,
     progress: bool = True,
 ) -> Ranking:
-    """Sorts the candidates of every query by the scores of a reranker.
+    """Sort the candidates of every query by the scores of a reranker.
 
     Args:
       reranker: scores the candidates.
@@ -237,7 +237,7 @@ def _rescored(params, features, candidates, *, score):
 
 
 def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
-    """Yields positions and texts, longest first; the last chunk is padded with its last text."""
+    """Yield positions and texts, longest first; the last chunk is padded with its last text."""
     require("chunk", chunk, ">= 1", lambda x: x >= 1)
     order = np.argsort([-len(text) for text in texts], kind="stable")
     size = min(chunk, len(order))
@@ -249,7 +249,7 @@ def _chunks(name, texts, chunk, progress) -> Iterator[tuple[np.ndarray, list]]:
 
 
 def _lay_out(retriever, mesh, tree, specs):
-    """Pads the rows of the catalogue and places them on their devices."""
+    """Pad the rows of the catalogue and place them on their devices."""
     extra = 0 if mesh is None else -retriever.items % mesh.shape["item"]
 
     def one(spec, x):
@@ -281,7 +281,7 @@ def _checked(texts: Texts) -> Sequence | np.ndarray:
 
 
 def _require_finite(name, rows, wrong):
-    """Raises ValueError if scores are NaN or infinite, as of a diverged model."""
+    """Raise ValueError if scores are NaN or infinite, as of a diverged model."""
     if wrong.any():
         row = rows[wrong.any(axis=1).argmax()]
         raise ValueError(f"{name!r} gives query {row} a score that is NaN or plus infinity")

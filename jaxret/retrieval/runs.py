@@ -26,7 +26,7 @@ from jaxret.runtime.files import existing
 def save_run(
     path: Path, ranking: Ranking, query_ids: Sequence[str], tool_ids: Sequence[str], *, tag: str
 ) -> None:
-    """Writes a run file atomically.
+    """Write a run file atomically.
 
     Args:
       path: path of the file, which is replaced if it exists; its folder is made if needed.
@@ -66,7 +66,7 @@ def save_run(
 
 
 def load_run(path: Path, query_ids: Sequence[str], tool_ids: Sequence[str]) -> Ranking:
-    """Reads a run file for the queries and tools of a data set.
+    """Read a run file for the queries and tools of a data set.
 
     Args:
       path: path of the file.
@@ -113,12 +113,12 @@ def load_run(path: Path, query_ids: Sequence[str], tool_ids: Sequence[str]) -> R
 
 
 def word(text: str) -> str:
-    """Returns an id as run files write it; qrels for trec_eval must write the same."""
+    """Return an id as run files write it; qrels for trec_eval must write the same."""
     return re.sub(r"\s", lambda space: quote(space[0]), text)
 
 
 def _words(ids: Sequence[str]) -> dict[str, int]:
-    """Maps each id, as written in run files, to its position."""
+    """Map each id, as written in run files, to its position."""
     words = [word(name) for name in ids]
     if repeated := [name for name, count in Counter(words).items() if count > 1]:
         raise ValueError(f"ids must differ in a run file, but {repeated[:5]} occur more than once")

@@ -20,7 +20,7 @@ PAIRS = 8  # pairs scored together: two CPU cores are fastest with some 500 to 1
 
 
 def listwise(reranker: Reranker, texts: Sequence[str]) -> Selector:
-    """Makes a selector of a reranker whose scores depend on the whole slate, such as ToolRefiner.
+    """Make a selector of a reranker whose scores depend on the whole slate, such as ToolRefiner.
 
     Args:
       reranker: scores the items shown.
@@ -36,7 +36,7 @@ def listwise(reranker: Reranker, texts: Sequence[str]) -> Selector:
 
 
 def pairwise(reranker: Reranker, texts: Sequence[str], items: int) -> Selector:
-    """Makes a selector of a reranker that scores each pair separately; each pair is scored once.
+    """Make a selector of a reranker that scores each pair separately; each pair is scored once.
 
     Args:
       reranker: scores the items shown.
@@ -73,7 +73,7 @@ def by_language_model(
     words: int = rankgpt.WORDS,
     prompt: Prompt = rankgpt.PROMPT,
 ) -> Selector:
-    """Makes a selector of RankGPT: the first of its order, or of the slate without a valid answer.
+    """Make a selector of RankGPT: the first of its order, or of the slate without a valid answer.
 
     Args:
       chat: the language model.

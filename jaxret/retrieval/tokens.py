@@ -16,7 +16,7 @@ from jaxret.encoders.padding import COARSE, pad
 def reader(
     encoder: TextEncoder, limit: int | None
 ) -> Callable[[Sequence[str]], dict[str, np.ndarray]]:
-    """Makes the function from queries to ``ids [B, L]`` and ``mask [B, L]``.
+    """Make the function from queries to ``ids [B, L]`` and ``mask [B, L]``.
 
     Args:
       encoder: for the tokens.
@@ -39,7 +39,7 @@ def pair(
     document: Int[Array, " M"],
     document_mask: Bool[Array, " M"],
 ) -> tuple[Int[Array, " L+M"], Bool[Array, " L+M"], Int[Array, " L+M"]]:
-    """Joins one pair, the document directly behind the query.
+    """Join one pair, the document directly behind the query.
 
     Args:
       query: token numbers [L].

@@ -84,7 +84,7 @@ class Estimator(NamedTuple):
 
 @memoized
 def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
-    """ORAG Eq. (4): ``c = p - 1[a] y / pi``.
+    """Estimate the gradient by ORAG Eq. (4): ``c = p - 1[a] y / pi``.
 
     Args:
       divide_by: 'propensity', or 'model' to divide by p_a as in the paper's Algorithm 2, which is
@@ -101,7 +101,7 @@ def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
 
 @memoized
 def chosen_only() -> Estimator:
-    """ORAG App. B.2: ``c = 1[a] (1 - y / pi)``, which moves only the row of the chosen item."""
+    """Move only the chosen item's row: ``c = 1[a] (1 - y / pi)`` (ORAG App. B.2)."""
 
     def coefficients(obs):
         return obs.chosen * (1.0 - obs.reward / obs.propensity)
@@ -111,7 +111,7 @@ def chosen_only() -> Estimator:
 
 @memoized
 def full_information() -> Estimator:
-    """The exact gradient of the cross-entropy averaged over the labels, which it must be given."""
+    """Compute the exact gradient of the cross-entropy, averaged over the labels of the query."""
 
     def coefficients(obs):
         return obs.probs - obs.target
@@ -121,7 +121,7 @@ def full_information() -> Estimator:
 
 @memoized
 def debiased(*, noise_rate: float) -> Estimator:
-    """Eq. (4) with the reward debiased for label noise: ``(y - rho) / (1 - 2 rho)`` for y.
+    """Debias the reward in Eq. (4) for label noise: ``(y - rho) / (1 - 2 rho)`` for y.
 
     The paper's noisy update (Eq. 10) has a bias of rho on every row (Eq. 12); this update is
     unbiased but has more variance.
@@ -140,7 +140,7 @@ def debiased(*, noise_rate: float) -> Estimator:
 
 @memoized
 def implicit_exploration(*, gamma: float = 0.1) -> Estimator:
-    """Eq. (4) with ``pi + gamma`` in the denominator (Neu 2015), which bounds c by 1 / gamma.
+    """Divide by ``pi + gamma`` in Eq. (4) (Neu 2015), which bounds c by 1 / gamma.
 
     Args:
       gamma: constant added to the propensity, > 0.
@@ -155,7 +155,7 @@ def implicit_exploration(*, gamma: float = 0.1) -> Estimator:
 
 @memoized
 def clipped(*, floor: float = 0.1) -> Estimator:
-    """Eq. (4) with ``max(pi, floor)`` in the denominator, unbiased if pi >= floor.
+    """Divide by ``max(pi, floor)`` in Eq. (4), unbiased if pi >= floor.
 
     Args:
       floor: smallest denominator, in (0, 1].
@@ -170,7 +170,7 @@ def clipped(*, floor: float = 0.1) -> Estimator:
 
 @memoized
 def bandit_likelihood(*, floor: float = 1e-6) -> Estimator:
-    """Gradient of ``-y log p_a - (1 - y) log(1 - p_a)``, without dividing by a propensity.
+    """Compute the gradient of ``-y log p_a - (1 - y) log(1 - p_a)``; divide by no propensity.
 
     ``c = (p - 1[a]) (y - (1 - y) p_a / (1 - p_a))``, for any y in [0, 1].
 
@@ -189,7 +189,7 @@ def bandit_likelihood(*, floor: float = 1e-6) -> Estimator:
 
 @memoized
 def banditron() -> Estimator:
-    """Kakade, Shalev-Shwartz and Tewari (2008): unbiased for ``1[argmax] - 1[i*]``."""
+    """Estimate ``1[argmax] - 1[i*]`` without bias (Kakade, Shalev-Shwartz and Tewari 2008)."""
 
     def coefficients(obs):
         return obs.best - obs.chosen * obs.reward / obs.propensity
@@ -199,7 +199,7 @@ def banditron() -> Estimator:
 
 @memoized
 def none() -> Estimator:
-    """Zero coefficients, for the frozen baseline."""
+    """Return zero coefficients, for the frozen baseline."""
     return Estimator("none", lambda obs: jnp.zeros_like(obs.probs), unbiased=False)
 
 
@@ -211,9 +211,9 @@ def expected_coefficients(
     propensity: Float[Array, " I"] | None = None,
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Float[Array, " I"]:
-    """Computes the exact mean of an estimator over ``a ~ propensity`` and the noisy reward.
+    """Compute the exact mean of an estimator over ``a ~ propensity`` and the noisy reward.
 
-    Takes 2 I evaluations, for checks and plots rather than streams.
+    Take 2 I evaluations, for checks and plots rather than streams.
 
     Args:
       estimator: any estimator.

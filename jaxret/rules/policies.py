@@ -71,7 +71,7 @@ class Policy(NamedTuple):
 
 @memoized
 def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
-    """Draws k items without replacement, in proportion to ``exp(logits / temperature)``.
+    """Draw k items without replacement, in proportion to ``exp(logits / temperature)``.
 
     Args:
       temperature: relative to the model's temperature, > 0; 1 draws from the model's softmax.
@@ -105,7 +105,7 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
 
 @memoized
 def greedy(*, k: int = 1) -> Policy:
-    """Shows the k largest logits, with propensity 1.
+    """Show the k largest logits, with propensity 1.
 
     Args:
       k: items shown, >= 1.
@@ -125,7 +125,7 @@ def greedy(*, k: int = 1) -> Policy:
 
 @memoized
 def epsilon_greedy(*, epsilon: float = 0.05, k: int = 1) -> Policy:
-    """Shows the k best items, or with probability epsilon k items drawn uniformly.
+    """Show the k best items, or with probability epsilon k items drawn uniformly.
 
     The propensity of an item is ``(1 - epsilon) 1[i among the k best] + epsilon k / available``.
 
@@ -162,7 +162,7 @@ def epsilon_greedy(*, epsilon: float = 0.05, k: int = 1) -> Policy:
 
 @memoized
 def exploring(policy: Policy, *, epsilon: float) -> Policy:
-    """Mixes a policy of one item with a uniform draw.
+    """Mix a policy of one item with a uniform draw.
 
     The propensity is exact, ``(1 - epsilon) p_i + epsilon / available``.
 
@@ -204,7 +204,7 @@ def explored(
     epsilon: float,
     axis: Axis,
 ) -> Slate:
-    """Replaces a slate of one item by a uniform draw with probability epsilon.
+    """Replace a slate of one item by a uniform draw with probability epsilon.
 
     Args:
       coin: random key of the decision.
@@ -223,7 +223,7 @@ def explored(
 
 
 def by_position(p: Float[Array, " I"], items: Int[Array, " k"]) -> Float[Array, " k"]:
-    """Returns the probability of each item of a slate, given the items at the positions above.
+    """Return the probability of each item of a slate, given the items at the positions above.
 
     The product over positions is the probability of the ordered slate, by which off-policy
     evaluation divides. `Slate.propensity`, in contrast, is the probability that an item is on the
@@ -249,7 +249,7 @@ def _sharpened(logits, temperature):
 
 
 def _best(values, k, axis):
-    """Returns the positions of the k largest values; the best fills up if fewer are available."""
+    """Return the positions of the k largest values; the best fills up if fewer are available."""
     if k == 1:
         return over_items.argmax(values, axis)[None]
     largest, items = over_items.top_k(values, k, axis)
@@ -262,7 +262,7 @@ def _log_softmax(logits, axis):
 
 
 def _gumbel(key, like, axis):
-    """Draws Gumbel noise for every local item, independent of how the items are sharded."""
+    """Draw Gumbel noise for every local item, independent of how the items are sharded."""
     n = like.shape[0]
     if axis is None:
         return jax.random.gumbel(key, (n,), like.dtype)

@@ -39,7 +39,7 @@ class Preconditioner(NamedTuple):
 
 @memoized
 def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
-    """``A = (ridge + t) (ridge I + d sum_s u_s u_s^T)^-1``, including the current u.
+    """Apply ``A = (ridge + t) (ridge I + d sum_s u_s u_s^T)^-1``, including the current u.
 
     A starts at the identity, and stays near it for isotropic unit vectors. The inverse is updated
     by the Sherman-Morrison formula, at a cost of d^2 products per round.
@@ -65,7 +65,7 @@ def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
 
 @memoized
 def by_row() -> Preconditioner:
-    """Adagrad with one number per row (Duchi, Hazan and Singer 2011), current step included."""
+    """Scale rows by Adagrad with one number each (Duchi et al. 2011), current step included."""
 
     def init(items, width, dtype):
         return jnp.ones(items, dtype)

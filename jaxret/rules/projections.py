@@ -30,13 +30,13 @@ class Projection(NamedTuple):
 
 @memoized
 def none() -> Projection:
-    """No projection: Algorithm 1 without its optional step."""
+    """Leave rows as they are: Algorithm 1 without its optional step."""
     return Projection("none", None, convex=True)
 
 
 @memoized
 def ball(*, radius: float = 1.0) -> Projection:
-    """Shortens rows longer than ``radius`` to that length."""
+    """Shorten rows longer than ``radius`` to that length."""
     require("radius", radius, "> 0", lambda x: x > 0)
 
     def factor(norm2):
@@ -47,7 +47,7 @@ def ball(*, radius: float = 1.0) -> Projection:
 
 @memoized
 def sphere(*, radius: float = 1.0) -> Projection:
-    """Rescales every row except zero rows to length ``radius``."""
+    """Rescale every row except zero rows to length ``radius``."""
     require("radius", radius, "> 0", lambda x: x > 0)
 
     def factor(norm2):
@@ -57,7 +57,7 @@ def sphere(*, radius: float = 1.0) -> Projection:
 
 
 def project(projection: Projection, theta: Float[Array, "I d"]) -> Float[Array, "I d"]:
-    """Applies a projection to every row of Theta.
+    """Apply a projection to every row of Theta.
 
     Returns:
       [I, d].

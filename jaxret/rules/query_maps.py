@@ -77,7 +77,7 @@ class QueryMap(NamedTuple):
 
 @memoized
 def linear(*, rate: float = 3.0) -> QueryMap:
-    """Maps q to ``q + M q``, with M = 0 at first.
+    """Map q to ``q + M q``, with M = 0 at first.
 
     Args:
       rate: step size of M relative to that of the rows, > 0.
@@ -98,7 +98,7 @@ def linear(*, rate: float = 3.0) -> QueryMap:
 
 @memoized
 def low_rank(*, rate: float = 3.0, rank: int = 32, seed: int = 0) -> QueryMap:
-    """Maps q to ``q + A (B q)``, with A = 0 and B random at first, as in LoRA.
+    """Map q to ``q + A (B q)``, with A = 0 and B random at first, as in LoRA.
 
     Args:
       rate: step size of A and B relative to that of the rows, > 0.
@@ -127,7 +127,7 @@ def low_rank(*, rate: float = 3.0, rank: int = 32, seed: int = 0) -> QueryMap:
 
 @memoized
 def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) -> QueryMap:
-    """Maps x to ``x + M x``, where x is the query minus a share of the running mean.
+    """Map x to ``x + M x``, where x is the query minus a share of the running mean.
 
     Args:
       rate: step size of M relative to that of the rows, > 0.
@@ -162,7 +162,7 @@ def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) 
 
 
 def _outer(pull: Float[Array, "*n a"], queries: Float[Array, "*n b"]) -> Float[Array, "a b"]:
-    """Returns ``pull queries^T``, summed over rounds if there are several."""
+    """Return ``pull queries^T``, summed over rounds if there are several."""
     return pull[:, None] * queries[None, :] if pull.ndim == 1 else pull.T @ queries
 
 
@@ -184,7 +184,7 @@ class TiledMap(NamedTuple):
 
 
 def start_map(params: Any, every: int) -> Any:
-    """Returns the state of a map before the first round.
+    """Return the state of a map before the first round.
 
     Args:
       params: parameters of the map.
@@ -196,7 +196,7 @@ def start_map(params: Any, every: int) -> Any:
 
 
 def params_at(maps: Any, t: Int[Array, ""], every: int) -> Any:
-    """Returns the parameters of a map in round t.
+    """Return the parameters of a map in round t.
 
     Args:
       maps: state of the map, from `start_map` or `add_change`.
@@ -210,7 +210,7 @@ def params_at(maps: Any, t: Int[Array, ""], every: int) -> Any:
 
 
 def add_change(maps: Any, t: Int[Array, ""], every: int, change: Any) -> Any:
-    """Returns the map after round t.
+    """Return the map after round t.
 
     Args:
       maps: state of the map, from `start_map` or `add_change`.

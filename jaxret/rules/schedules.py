@@ -17,19 +17,19 @@ Schedule: TypeAlias = Callable[[Int[Array, ""]], Float[Array, ""]]
 
 @memoized
 def constant() -> Schedule:
-    """A constant step size eta, as in Theorem 5.1."""
+    """Keep the step size eta, as in Theorem 5.1."""
     return lambda t: jnp.ones_like(t, jnp.result_type(float))
 
 
 @memoized
 def inverse_sqrt() -> Schedule:
-    """The step size eta / sqrt(t + 1)."""
+    """Divide the step size: eta / sqrt(t + 1)."""
     return lambda t: 1.0 / jnp.sqrt(t + 1.0)
 
 
 @memoized
 def cosine(*, rounds: int) -> Schedule:
-    """A step size that falls from eta to 0 at ``rounds`` along half a cosine, and stays 0."""
+    """Lower the step size from eta to 0 at ``rounds`` along half a cosine, then keep 0."""
     require("rounds", rounds, ">= 1", lambda x: x >= 1)
     share = lambda t: jnp.minimum(t, rounds) * (1.0 / rounds)  # noqa: E731
     return lambda t: 0.5 * (1.0 + jnp.cos(jnp.pi * share(t)))

@@ -62,7 +62,7 @@ class Checkpointer:
         self._manager.close()
 
     def save(self, step: int, state: Any, meta: dict[str, Any]) -> None:
-        """Writes a state and its metadata.
+        """Write a state and its metadata.
 
         Args:
           step: number of the save, larger than that of the newest save.
@@ -85,7 +85,7 @@ class Checkpointer:
         )
 
     def restore_latest(self, target: Any) -> Saved | None:
-        """Restores the newest state, or returns None if there is none.
+        """Restore the newest state, or return None if there is none.
 
         Args:
           target: a state (or its `jax.ShapeDtypeStruct`s with shardings) with the structure,
@@ -129,7 +129,7 @@ def run_chunks(
     keep: bool = False,
     seconds: float = 300,
 ) -> State:
-    """Runs a loop that a signal can stop and the same call resumes, bit for bit.
+    """Run a loop that a signal can stop and the same call resumes, bit for bit.
 
     Args:
       folder: folder of the saved states.
@@ -174,13 +174,13 @@ class Interrupted(SystemExit):
         return f"stopped at step {self.step}, saved in {self.directory}: the same command resumes"
 
     def __reduce__(self) -> tuple[type, tuple[str | Path, int]]:
-        """Pickles the exception, for a parent process such as a sweep."""
+        """Pickle the exception, for a parent process such as a sweep."""
         return Interrupted, (self.directory, self.step)
 
 
 @contextmanager
 def interruptible() -> Generator[Callable[[], bool]]:
-    """Yields a function that returns whether SIGTERM or SIGINT (Ctrl-C) has arrived.
+    """Yield a function that returns whether SIGTERM or SIGINT (Ctrl-C) has arrived.
 
     The signal no longer ends the process, so that the loop can end at the next chunk; a second
     Ctrl-C ends the process at once. Python allows signal handlers only in the main thread. With
@@ -213,7 +213,7 @@ def interruptible() -> Generator[Callable[[], bool]]:
 
 
 def _describe(state: Any) -> dict[str, str]:
-    """Returns the type and shape of every leaf by path."""
+    """Return the type and shape of every leaf by path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
     return {
         jax.tree_util.keystr(path): f"{getattr(leaf, 'dtype', type(leaf).__name__)}"

@@ -47,7 +47,7 @@ def start(
     *,
     heartbeat: int = HEARTBEAT,
 ) -> None:
-    """Joins the other processes, before any computation; a second call has no effect.
+    """Join the other processes, before any computation; a second call has no effect.
 
     Missing arguments are read from JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID and
     JAX_LOCAL_DEVICE_IDS, else from the launcher (SLURM, Open MPI, Kubernetes, TPU). CPU devices
@@ -89,7 +89,7 @@ def start(
 
 
 def start_as(setting: str | Mapping[str, Any] | None) -> None:
-    """Calls `start` from a config: null for one process, auto, or a mapping of arguments.
+    """Call `start` from a config: null for one process, auto, or a mapping of arguments.
 
     Raises:
       ValueError: if the setting is anything else, or an argument is refused.
@@ -105,17 +105,17 @@ def start_as(setting: str | Mapping[str, Any] | None) -> None:
 
 
 def leads() -> bool:
-    """Returns whether this process, number 0, writes files."""
+    """Return whether this process, number 0, writes files."""
     return not several() or jax.process_index() == 0
 
 
 def several() -> bool:
-    """Returns whether there are other processes, without initialising JAX."""
+    """Return whether there are other processes, without initialising JAX."""
     return jax.distributed.is_initialized() and jax.process_count() > 1
 
 
 def agreed(value: T) -> T:
-    """Returns the value of process 0, a number or an array of the same shape and type in all."""
+    """Return the value of process 0, a number or an array of the same shape and type in all."""
     if not several():
         return value
     mine = np.asarray(value)
@@ -126,19 +126,19 @@ def agreed(value: T) -> T:
 
 
 def anyone(flag: bool) -> bool:
-    """Returns whether the flag is true in any process."""
+    """Return whether the flag is true in any process."""
     if not several():
         return flag
     return bool(multihost_utils.process_allgather(np.array([flag])).any())
 
 
 def wait() -> None:
-    """Waits until all processes arrive, after which files of process 0 can be read."""
+    """Wait until all processes arrive, after which files of process 0 can be read."""
     anyone(False)
 
 
 def fetch(tree: Any) -> Any:
-    """Copies arrays over the devices of several processes to each process, as NumPy arrays.
+    """Copy arrays over the devices of several processes to each process, as NumPy arrays.
 
     Keys remain keys; process-local arrays are unchanged.
     """
@@ -146,7 +146,7 @@ def fetch(tree: Any) -> Any:
 
 
 def put(x: Any, sharding: Sharding) -> jax.Array:
-    """Shards an array that every process holds in full."""
+    """Shard an array that every process holds in full."""
     if not several() or not getattr(x, "is_fully_addressable", True):
         return jax.device_put(x, sharding)
     if _is_key(x):
@@ -157,7 +157,7 @@ def put(x: Any, sharding: Sharding) -> jax.Array:
 
 
 def everywhere(tree: Any) -> Any:
-    """Replicates each process-local JAX array over one device per process, for saving a state.
+    """Replicate each process-local JAX array over one device per process, for saving a state.
 
     Arrays over all devices and NumPy arrays are unchanged.
     """
@@ -170,7 +170,7 @@ def everywhere(tree: Any) -> Any:
 
 
 def local(tree: Any, like: Any = None) -> Any:
-    """Converts arrays over all devices to arrays of this process; all processes must call it.
+    """Convert arrays over all devices to arrays of this process; all processes must call it.
 
     Args:
       tree: tree of arrays.
@@ -187,7 +187,7 @@ def local(tree: Any, like: Any = None) -> Any:
 
 
 def end(status: int) -> None:
-    """Ends this process at once if others would wait for it, which ends them, too."""
+    """End this process at once if others would wait for it, which ends them, too."""
     if several():
         sys.stdout.flush()
         sys.stderr.flush()
@@ -195,7 +195,7 @@ def end(status: int) -> None:
 
 
 def _end_all(kind, error, trace) -> None:
-    """Prints the error and ends this process, without waiting for the others."""
+    """Print the error and end this process, without waiting for the others."""
     sys.__excepthook__(kind, error, trace)
     end(1)
 
@@ -222,7 +222,7 @@ def _is_own(x: Any) -> bool:
 
 
 def _number(name: str) -> int | None:
-    """Reads an integer from an environment variable."""
+    """Read an integer from an environment variable."""
     text = os.environ.get(name)
     if text is None:
         return None

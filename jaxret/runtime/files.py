@@ -11,7 +11,7 @@ from typing import Any
 
 
 def existing(path: str | Path, holds: str) -> Path:
-    """Returns the path, or raises FileNotFoundError with the expected content."""
+    """Return the path, or raise FileNotFoundError with the expected content."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; expected there: {holds}")
@@ -19,7 +19,7 @@ def existing(path: str | Path, holds: str) -> Path:
 
 
 def json_lines(path: Path, *, holds: str, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yields the objects of a JSON-lines file in order; blank lines are skipped.
+    """Yield the objects of a JSON-lines file in order; blank lines are skipped.
 
     Args:
       path: JSON-lines file.
@@ -50,7 +50,7 @@ def json_lines(path: Path, *, holds: str, fields: tuple[str, ...]) -> Iterator[d
 def parquet_rows(
     path: Path, *, fields: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
-    """Reads the rows of a parquet file.
+    """Read the rows of a parquet file.
 
     Args:
       path: parquet file.
@@ -75,7 +75,7 @@ def parquet_rows(
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file atomically, so that readers never see a partial file."""
+    """Write a file atomically, so that readers never see a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{os.getpid()}-{get_ident()}-{path.name}")
     temporary.write_text(text, encoding="utf-8")
@@ -83,12 +83,12 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
-    """Writes one JSON object per line, atomically; other types are written as strings."""
+    """Write one JSON object per line, atomically; other types are written as strings."""
     write_whole(path, "".join(json.dumps(row, default=str) + "\n" for row in rows))
 
 
 def content_digest(place: Path) -> str | None:
-    """Hashes a file or all files of a folder to 16 characters; None if the path does not exist."""
+    """Hash a file or all files of a folder to 16 characters; None if the path does not exist."""
     files = [place] if place.is_file() else sorted(x for x in place.rglob("*") if x.is_file())
     found = [_file_digest(path, (at := path.stat()).st_size, at.st_mtime_ns) for path in files]
     return hashlib.sha256("".join(found).encode()).hexdigest()[:16] if found else None
@@ -96,7 +96,7 @@ def content_digest(place: Path) -> str | None:
 
 @functools.lru_cache
 def _file_digest(path: Path, size: int, changed: int) -> str:
-    """Hashes a file; cached until its size or modification time changes."""
+    """Hash a file; cached until its size or modification time changes."""
     del size, changed
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def memoized(factory: Callable[P, T], *, kept: int = 256) -> Callable[P, T]:
-    """Makes a factory return the same object for equal settings.
+    """Make a factory return the same object for equal settings.
 
     Settings that cannot be hashed (traced numbers, arrays, lists) are not memoized.
 
@@ -47,7 +47,7 @@ def memoized(factory: Callable[P, T], *, kept: int = 256) -> Callable[P, T]:
 
 
 def _typed(value: Any) -> Hashable:
-    """Returns a key that distinguishes 1, 1.0 and True."""
+    """Return a key that distinguishes 1, 1.0 and True."""
     if isinstance(value, dict):  # of a ``**settings`` parameter
         return tuple((name, _typed(one)) for name, one in sorted(value.items()))
     hash(value)

@@ -13,7 +13,7 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 
 
 def retain_freed_memory() -> bool:
-    """Makes the allocator keep all memory that this process frees.
+    """Make the allocator keep all memory that this process frees.
 
     Call this before the first JAX computation of a training on CPU, since it does not affect
     threads that XLA has already started. It changes the whole process, so only experiments call it,

@@ -14,7 +14,7 @@ _BLOCK = 512  # items per block in `draw`: I / 512 block sums, then 512 entries 
 
 
 def item_ids(n_local: int, axis: Axis) -> Int[Array, " I"]:
-    """Returns the catalogue positions of this device's rows.
+    """Return the catalogue positions of this device's rows.
 
     Returns:
       Positions [I/n].
@@ -24,7 +24,7 @@ def item_ids(n_local: int, axis: Axis) -> Int[Array, " I"]:
 
 
 def total(x: Float[Array, " I"], axis: Axis) -> Float[Array, ""]:
-    """Sums over all items.
+    """Sum over all items.
 
     Returns:
       the sum [].
@@ -34,7 +34,7 @@ def total(x: Float[Array, " I"], axis: Axis) -> Float[Array, ""]:
 
 
 def maximum(x: Float[Array, " I"], axis: Axis) -> Float[Array, ""]:
-    """Finds the largest entry over all items.
+    """Find the largest entry over all items.
 
     Returns:
       the entry [].
@@ -44,7 +44,7 @@ def maximum(x: Float[Array, " I"], axis: Axis) -> Float[Array, ""]:
 
 
 def argmax(x: Float[Array, " I"], axis: Axis) -> Int[Array, ""]:
-    """Finds the position of the largest entry over all items; ties go to the first.
+    """Find the position of the largest entry over all items; ties go to the first.
 
     Returns:
       The catalogue position [].
@@ -59,7 +59,7 @@ def argmax(x: Float[Array, " I"], axis: Axis) -> Int[Array, ""]:
 
 
 def _argmax(x: Float[Array, " I"]) -> Int[Array, ""]:
-    """Compares entries in one reduction.
+    """Compare entries in one reduction.
 
     A second one could find no entry equal to the maximum: on a GPU XLA computes ``x`` for each
     reduction again, and may round it differently.
@@ -68,12 +68,12 @@ def _argmax(x: Float[Array, " I"]) -> Int[Array, ""]:
 
 
 def _argmax_on_cpu(x: Float[Array, " I"]) -> Int[Array, ""]:
-    """Finds the maximum, then its position: several times as fast on CPU as one reduction."""
+    """Find the maximum, then its position: several times as fast on CPU as one reduction."""
     return first(x == x.max(), None)
 
 
 def first(mask: Bool[Array, " I"], axis: Axis) -> Int[Array, ""]:
-    """Finds the first item for which the mask is true.
+    """Find the first item for which the mask is true.
 
     Returns:
       The catalogue position []; 0 if the mask is false everywhere.
@@ -85,7 +85,7 @@ def first(mask: Bool[Array, " I"], axis: Axis) -> Int[Array, ""]:
 
 
 def take(x: Float[Array, " I"], index: Int[Array, "*m"], axis: Axis) -> Float[Array, "*m"]:
-    """Takes the entries at catalogue positions.
+    """Take the entries at catalogue positions.
 
     Args:
       x: this device's entries [I/n].
@@ -103,7 +103,7 @@ def take(x: Float[Array, " I"], index: Int[Array, "*m"], axis: Axis) -> Float[Ar
 
 
 def top_k(x: Float[Array, " I"], k: int, axis: Axis) -> tuple[Float[Array, " k"], Int[Array, " k"]]:
-    """Finds the k largest entries over all items; k entries per device are exchanged.
+    """Find the k largest entries over all items; k entries per device are exchanged.
 
     Args:
       x: this device's entries [I/n].
@@ -128,9 +128,9 @@ def top_k(x: Float[Array, " I"], k: int, axis: Axis) -> tuple[Float[Array, " k"]
 
 
 def draw(weights: Float[Array, " I"], uniform: Float[Array, ""], axis: Axis) -> Int[Array, ""]:
-    """Draws one item with probability proportional to its weight, from one uniform number.
+    """Draw one item with probability proportional to its weight, from one uniform number.
 
-    Inverts the cumulative sum, by device, then by block, then within a block. Items of weight 0 are
+    Invert the cumulative sum, by device, then by block, then within a block. Items of weight 0 are
     never drawn.
 
     Args:
@@ -163,7 +163,7 @@ def _draw_local(weights: Float[Array, " I"], uniform: Float[Array, ""]) -> Int[A
 def _invert(
     weights: Float[Array, " m"], uniform: Float[Array, ""]
 ) -> tuple[Int[Array, ""], Float[Array, ""]]:
-    """Returns the entry that ``uniform`` selects, and the relative position in it, in [0, 1)."""
+    """Return the entry that ``uniform`` selects, and the relative position in it, in [0, 1)."""
     # Entries of weight 0 are excluded, so that rounding of the sums cannot select one.
     cumulative = jnp.where(weights > 0, jnp.cumsum(weights), 0)
     below_one = 1 - jnp.finfo(weights.dtype).eps
@@ -175,7 +175,7 @@ def _invert(
 
 
 def one_hot(items: Int[Array, "*m"], like: Float[Array, " I"], axis: Axis) -> Float[Array, " I"]:
-    """Counts the occurrences of each local item in ``items``.
+    """Count the occurrences of each local item in ``items``.
 
     Args:
       items: one catalogue position [] or several [m]; negative positions are ignored.
@@ -192,7 +192,7 @@ def one_hot(items: Int[Array, "*m"], like: Float[Array, " I"], axis: Axis) -> Fl
 
 
 def masked(logits: Float[Array, " I"], available: Bool[Array, " I"]) -> Float[Array, " I"]:
-    """Replaces the logits of absent items by minus infinity.
+    """Replace the logits of absent items by minus infinity.
 
     Returns:
       logits [I/n].
@@ -201,7 +201,7 @@ def masked(logits: Float[Array, " I"], available: Bool[Array, " I"]) -> Float[Ar
 
 
 def softmax(logits: Float[Array, " I"], axis: Axis) -> Float[Array, " I"]:
-    """Normalises over all items; absent items (minus infinity) get 0.
+    """Normalise over all items; absent items (minus infinity) get 0.
 
     Returns:
       this device's probabilities [I/n].

@@ -15,6 +15,6 @@ import jax
 
 
 def keep_float32() -> None:
-    """Sets jax's precision of matrix products to float32, unless it was set before."""
+    """Set jax's precision of matrix products to float32, unless it was set before."""
     if jax.config.values["jax_default_matmul_precision"] is None:
         jax.config.update("jax_default_matmul_precision", "float32")

@@ -16,7 +16,7 @@ SECONDS = 0.2  # programs that compile faster are not cached
 
 
 def keep_programs() -> None:
-    """Turns the persistent compilation cache on, unless its folder was configured before."""
+    """Turn the persistent compilation cache on, unless its folder was configured before."""
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     cache = Path(os.environ.get("JAXRET_CACHE") or Path.home() / ".cache" / "jaxret")

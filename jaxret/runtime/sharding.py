@@ -28,7 +28,7 @@ Rules: TypeAlias = Sequence[tuple[str, P]]
 
 
 def make_mesh(*, devices: Sequence[jax.Device] | None = None, **axes: int) -> Mesh:
-    """Arranges devices in axes: ``make_mesh(item=8)``, ``make_mesh(data=4, model=2)``.
+    """Arrange devices in axes: ``make_mesh(item=8)``, ``make_mesh(data=4, model=2)``.
 
     Args:
       devices: devices to use; None: the first devices of each process, as many as needed.
@@ -54,7 +54,7 @@ def make_mesh(*, devices: Sequence[jax.Device] | None = None, **axes: int) -> Me
 
 
 def _of_all_processes(needed: int) -> list[jax.Device]:
-    """Returns the first devices, equally many of each process."""
+    """Return the first devices, equally many of each process."""
     processes = jax.process_count()
     if needed % processes:
         raise ValueError(
@@ -69,7 +69,7 @@ def _of_all_processes(needed: int) -> list[jax.Device]:
 
 
 def padded(catalogue: Catalogue, multiple: int) -> Catalogue:
-    """Adds absent rows until the number of items is a multiple of ``multiple``."""
+    """Add absent rows until the number of items is a multiple of ``multiple``."""
     extra = -catalogue.theta.shape[0] % multiple
     return Catalogue(
         theta=jnp.pad(catalogue.theta, ((0, extra), (0, 0))),
@@ -80,7 +80,7 @@ def padded(catalogue: Catalogue, multiple: int) -> Catalogue:
 def split_rows(
     theta: Float[np.ndarray, "I d"], available: Bool[np.ndarray, " I"], mesh: Mesh
 ) -> Catalogue:
-    """Splits a catalogue over the axis ``item``; each device receives only its own rows.
+    """Split a catalogue over the axis ``item``; each device receives only its own rows.
 
     Args:
       theta: item embeddings [I, d].
@@ -99,7 +99,7 @@ def split_rows(
 
 
 def place(tree, mesh: Mesh, specs):
-    """Shards every leaf by its PartitionSpec.
+    """Shard every leaf by its PartitionSpec.
 
     Args:
       tree: tree of arrays.
@@ -115,7 +115,7 @@ def place(tree, mesh: Mesh, specs):
 
 
 def by_path(tree, rules: Rules):
-    """Finds the PartitionSpec of every leaf, by the first rule that matches its path.
+    """Find the PartitionSpec of every leaf, by the first rule that matches its path.
 
     Paths are ``'a/b/c'``, so one rule covers parameters, gradients and optimiser states.
 
@@ -142,7 +142,7 @@ def by_path(tree, rules: Rules):
 
 
 def sweep(run: Callable, *args, mesh: Mesh | None = None):
-    """Maps ``run`` over the leading axis of ``args``, such as seeds or a grid of settings.
+    """Map ``run`` over the leading axis of ``args``, such as seeds or a grid of settings.
 
     On a CPU device a loop over runs is faster than vmap, since the vectors of one run fit in the
     cache; on accelerators vmap uses the device better.
@@ -173,7 +173,7 @@ def sweep(run: Callable, *args, mesh: Mesh | None = None):
 
 
 def run_mesh(runs: int) -> Mesh:
-    """Makes a mesh with the axis ``run`` of all devices, but at most one per run.
+    """Make a mesh with the axis ``run`` of all devices, but at most one per run.
 
     Several processes contribute equally many devices.
     """
@@ -182,7 +182,7 @@ def run_mesh(runs: int) -> Mesh:
 
 
 def one_device_a_core() -> None:
-    """Makes each CPU core a device, so that `run_mesh` runs seeds side by side.
+    """Make each CPU core a device, so that `run_mesh` runs seeds side by side.
 
     Call this before JAX is initialised. The arrays of one seed are too small to split over cores:
     on 2 cores a round of UltraTool took 0.66 of the time with two devices
@@ -198,7 +198,7 @@ def one_device_a_core() -> None:
 
 
 def cores() -> int:
-    """Returns the number of cores that this process may use.
+    """Return the number of cores that this process may use.
 
     SLURM and `taskset` limit it by the affinity, joblib, which starts many processes on one
     machine, by OMP_NUM_THREADS.

@@ -25,10 +25,10 @@ class Tracker(Protocol):
     """Records the metrics of one run; any object with these five methods is a tracker."""
 
     def log(self, metrics: Metrics, step: int) -> None:
-        """Records values at one step of a loop."""
+        """Record values at one step of a loop."""
 
     def curve(self, name: str, steps: Int[np.ndarray, "T"], values: Float[np.ndarray, "T"]) -> None:
-        """Records a finished series over rounds.
+        """Record a finished series over rounds.
 
         At most 512 points are kept, evenly spaced in log(index + 1).
 
@@ -39,13 +39,13 @@ class Tracker(Protocol):
         """
 
     def summary(self, values: Metrics) -> None:
-        """Records the final values of the run, once."""
+        """Record the final values of the run, once."""
 
     def figure(self, name: str, path: str | Path) -> None:
-        """Records a figure from an image file."""
+        """Record a figure from an image file."""
 
     def finish(self) -> None:
-        """Ends the tracker after the last record."""
+        """End the tracker after the last record."""
 
 
 class NoopTracker:
@@ -100,7 +100,7 @@ class JsonlTracker(NoopTracker):
                     self._sent(line)
 
     def _sent(self, line: dict[str, float]) -> None:
-        """Takes each new line of ``metrics.jsonl``."""
+        """Take each new line of ``metrics.jsonl``."""
 
 
 class WandbTracker(JsonlTracker):
@@ -199,7 +199,7 @@ class CompositeTracker:
 
 
 def _kept_id(directory: Path) -> str:
-    """Returns the stored id of the run in this directory, or a new id."""
+    """Return the stored id of the run in this directory, or a new id."""
     path = directory / "wandb_id.txt"
     if not path.exists():
         path.write_text(f"{uuid.uuid4().hex[:12]}\n")
@@ -207,7 +207,7 @@ def _kept_id(directory: Path) -> str:
 
 
 def decimate(n: int, most: int = 512) -> Int[np.ndarray, "m"]:
-    """Selects at most ``most`` of the indices 0 .. n - 1, evenly spaced in log(index + 1).
+    """Select at most ``most`` of the indices 0 .. n - 1, evenly spaced in log(index + 1).
 
     The first and the last index are always selected.
 
@@ -222,7 +222,7 @@ def decimate(n: int, most: int = 512) -> Int[np.ndarray, "m"]:
 def write_results(
     directory: str | Path, results: Mapping[str, Sequence[float] | np.ndarray]
 ) -> None:
-    """Writes ``results.json``: mean over seeds, standard error and values of each result.
+    """Write ``results.json``: mean over seeds, standard error and values of each result.
 
     The standard error is the sample deviation (ddof = 1) over sqrt(n), and null for one seed.
 
@@ -254,7 +254,7 @@ def write_results(
 
 
 def read_results(directory: str | Path) -> dict[str, dict[str, Any]]:
-    """Reads ``results.json``: name -> ``{"mean", "stderr", "n", "values"}``."""
+    """Read ``results.json``: name -> ``{"mean", "stderr", "n", "values"}``."""
     return json.loads((Path(directory) / "results.json").read_text())
 
 

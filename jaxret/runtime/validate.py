@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 
 def require(name: str, value, allowed: str, holds) -> None:
-    """Raises ValueError unless ``holds(value)``.
+    """Raise ValueError unless ``holds(value)``.
 
     Traced values are not checked: a grid of settings is checked before it enters a program.
 
@@ -32,7 +32,7 @@ def require(name: str, value, allowed: str, holds) -> None:
 
 
 def require_one_of(name: str, value: object, known: Collection[str]) -> None:
-    """Raises ValueError unless ``value`` is in ``known``.
+    """Raise ValueError unless ``value`` is in ``known``.
 
     Args:
       name: name of the setting; the message begins with it.
@@ -47,7 +47,7 @@ def require_one_of(name: str, value: object, known: Collection[str]) -> None:
 
 
 def as_number(value: Any) -> Any:
-    """Converts a NumPy or JAX scalar to a Python number, which can be hashed and stored as JSON.
+    """Convert a NumPy or JAX scalar to a Python number, which can be hashed and stored as JSON.
 
     Args:
       value: any setting; a traced number, a larger array or any other value is returned unchanged.
@@ -59,7 +59,7 @@ def as_number(value: Any) -> Any:
 def from_registry(
     owner: str, kind: str, registry: Mapping[str, Callable], spec: str | Mapping[str, Any]
 ) -> Any:
-    """Makes an object by the name of its factory.
+    """Make an object by the name of its factory.
 
     Args:
       owner: owner of the setting, for the message.
@@ -82,7 +82,7 @@ def from_registry(
 
 
 def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> None:
-    """Raises ValueError unless embeddings and labels are consistent; on the host, once per run.
+    """Raise ValueError unless embeddings and labels are consistent; on the host, once per run.
 
     Args:
       theta: item embeddings, [I, d], finite.
@@ -111,7 +111,7 @@ def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> Non
 
 
 def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
-    """Raises ValueError for the first query with invalid labels.
+    """Raise ValueError for the first query with invalid labels.
 
     Args:
       labels: rows of the catalogue [N, L], -1 pads.
@@ -138,7 +138,7 @@ def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
 
 
 def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
-    """Converts rows of numbers; raises ValueError unless there are rows of equal length.
+    """Convert rows of numbers; raise ValueError unless there are rows of equal length.
 
     Returns:
       [n, d], float32; a read-only copy, aligned so that JAX uses it on CPU without another copy.
@@ -158,7 +158,7 @@ def matrix_of(name: str, rows: ArrayLike) -> Float[np.ndarray, "n d"]:
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """Allocates a float32 array aligned to 64 bytes, as XLA requires for sharing."""
+    """Allocate a float32 array aligned to 64 bytes, as XLA requires for sharing."""
     size = 4 * int(np.prod(shape))
     room = np.empty(size + 64, np.uint8)
     first = -room.ctypes.data % 64
@@ -168,7 +168,7 @@ def _aligned(shape: tuple[int, ...]) -> np.ndarray:
 def label_rows(
     labels: ArrayLike | Sequence[int] | Sequence[Sequence[int]],
 ) -> Int[np.ndarray, "N L"]:
-    """Converts labels: one per query, several, or lists of different lengths.
+    """Convert labels: one per query, several, or lists of different lengths.
 
     Args:
       labels: integers [N] or [N, L], or N lists of integers.
@@ -193,7 +193,7 @@ def label_rows(
 
 
 def require_length(name: str, values: Sized, length: int) -> None:
-    """Raises ValueError unless there are ``length`` values.
+    """Raise ValueError unless there are ``length`` values.
 
     Args:
       name: name of the values, for the message.
@@ -207,7 +207,7 @@ def require_length(name: str, values: Sized, length: int) -> None:
 
 
 def require_different(name: str, values: Sequence[str]) -> None:
-    """Raises ValueError, with both positions, if a value occurs twice."""
+    """Raise ValueError, with both positions, if a value occurs twice."""
     first: dict[str, int] = {}
     for place, value in enumerate(values):
         if first.setdefault(value, place) != place:

@@ -52,7 +52,7 @@ class LiveCatalogue:
         return [name for name, available in pairs if available]
 
     def add(self, ids: Sequence[str], descriptions: Descriptions) -> None:
-        """Adds tools at the end; a removed tool is restored with its new description.
+        """Add tools at the end; a removed tool is restored with its new description.
 
         Args:
           ids: ids of the tools, none of which is available.
@@ -74,7 +74,7 @@ class LiveCatalogue:
         self._describe([rows_of[one] for one in ids], rows, "reset")
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes tools; later feedback on these tools is ignored.
+        """Remove tools; later feedback on these tools is ignored.
 
         Args:
           ids: ids of available tools.
@@ -88,7 +88,7 @@ class LiveCatalogue:
     def redescribe(
         self, ids: Sequence[str], descriptions: Descriptions, how: How = "carry"
     ) -> None:
-        """Replaces the descriptions of tools.
+        """Replace the descriptions of tools.
 
         Args:
           ids: ids of available tools.
@@ -111,7 +111,7 @@ class LiveCatalogue:
         return np.asarray(self.state.available)
 
     def _encode(self, given: Any, kind: encoders.Kind, count: int = 1) -> np.ndarray:
-        """Converts texts or vectors to rows [count, d]."""
+        """Convert texts or vectors to rows [count, d]."""
         given = _listed(given)
         require(f"the number of {kind} vectors", len(given), f"{count}", lambda n: n == count)
         if any(isinstance(one, str) for one in given):
@@ -137,7 +137,7 @@ class LiveCatalogue:
         return [known[one] for one in ids]
 
     def _grow(self, needed: int) -> None:
-        """Copies the state into arrays with more rows."""
+        """Copy the state into arrays with more rows."""
         have, width = self.starts.shape
         if needed <= have:
             return
@@ -153,7 +153,7 @@ class LiveCatalogue:
         self.state, self.starts = jax.tree.map(keep, self.state, larger), starts
 
     def _describe(self, rows: list[int], descriptions: np.ndarray, how: How) -> None:
-        """Changes the initial rows, projected by the learner, and the current rows."""
+        """Change the initial rows, projected by the learner, and the current rows."""
         where, theta = jnp.asarray(rows), self.state.theta
         starts = self._projected(theta.at[where].set(descriptions))[where]
         starts = np.asarray(starts)
@@ -175,7 +175,7 @@ class LiveCatalogue:
 
 
 def _listed(values: Any) -> list:
-    """Returns a nonempty list; refuses a single string, which would become a list of letters."""
+    """Return a nonempty list; refuse a single string, which would become a list of letters."""
     if isinstance(values, str) or not len(values):
         raise ValueError(f"a list of one or more is needed, got {values!r}")
     return list(values)

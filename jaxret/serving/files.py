@@ -67,7 +67,7 @@ class Stored(NamedTuple):
 
 
 def save(index: Stored, folder: Path) -> None:
-    """Writes an index.
+    """Write an index.
 
     Args:
       index: contents of the index.
@@ -107,7 +107,7 @@ def save(index: Stored, folder: Path) -> None:
 
 
 def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stored:
-    """Reads an index that `save` wrote.
+    """Read an index that `save` wrote.
 
     Args:
       folder: folder of the index.
@@ -153,7 +153,7 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
 
 
 def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Learner:
-    """Returns the learner of an index, restored or given."""
+    """Return the learner of an index, restored or given."""
     name = named["name"]
     if given is not None:
         if given.name != name:
@@ -166,7 +166,7 @@ def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Lear
 
 
 def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> State:
-    """Rebuilds the learner's state from its leaves, and checks their shapes and types."""
+    """Rebuild the learner's state from its leaves, and check their shapes and types."""
     theta, available = jnp.asarray(arrays["starts"]), jnp.zeros(len(arrays["starts"]), bool)
     blank = jax.eval_shape(learner.init, theta, available)
     own, tree = jax.tree.flatten(blank)
@@ -180,7 +180,7 @@ def _state(folder: Path, learner: Learner, arrays: dict[str, np.ndarray]) -> Sta
 
 
 def _encoder_words(encoder: Encoder) -> dict[str, Any]:
-    """Returns the name of an encoder, and its path unless it has the published weights."""
+    """Return the name of an encoder, and its path unless it has the published weights."""
     if not isinstance(encoder, TextEncoder):
         return {"name": encoders.encoder_name(encoder), "callable": True}
     path = None if encoder.sha256 is not None else str(encoder.directory)

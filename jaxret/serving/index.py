@@ -84,7 +84,7 @@ class Index(LiveCatalogue):
         self._begin(log)
 
     def search(self, query: str | Float[ArrayLike, " d"], k: int = 1) -> Ticket:
-        """Finds tools for a text or a vector.
+        """Find tools for a text or a vector.
 
         Args:
           query: a text, if the task has an encoder, or a vector [d].
@@ -119,7 +119,7 @@ class Index(LiveCatalogue):
         return Ticket(number, ids, [float(scores[row]) for row in rows], propensities)
 
     def feedback(self, ticket: Ticket, worked: float, item: str | None = None) -> None:
-        """Learns from the outcome of a ticket; refused feedback leaves the ticket open.
+        """Learn from the outcome of a ticket; refused feedback leaves the ticket open.
 
         Args:
           ticket: ticket from `search`, not answered yet. Feedback on a removed tool is ignored.
@@ -158,7 +158,7 @@ class Index(LiveCatalogue):
         del self.tickets[ticket.number]
 
     def save(self, folder: str | Path) -> None:
-        """Saves the index and its open tickets, for `Index.load`.
+        """Save the index and its open tickets, for `Index.load`.
 
         Args:
           folder: folder to write; an existing index in it is replaced.
@@ -184,7 +184,7 @@ class Index(LiveCatalogue):
         encoder: Encoder | None = None,
         log: str | Path | None = None,
     ) -> Self:
-        """Reads an index that `save` wrote.
+        """Read an index that `save` wrote.
 
         Args:
           folder: folder that `save` wrote.
@@ -236,7 +236,7 @@ def _has_nan(tree: Any) -> bool:
 def _on_ticket(
     row: int, ranked: Int[np.ndarray, " I"], p: Float[np.ndarray, " I"] | None, k: int
 ) -> float:
-    """Computes the probability that each tool is on a ticket of k: chosen, or best of the rest.
+    """Compute the probability that each tool is on a ticket of k: chosen, or best of the rest.
 
     The probabilities are NaN if the learner does not know the probability of each item.
     """

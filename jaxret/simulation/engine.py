@@ -67,7 +67,7 @@ class Program(NamedTuple):
     devices: int | None = None
 
     def learner(self, numbers: Any, environment: Environment, key: PRNGKey) -> Learner:
-        """Returns the learner with the interventions of an environment.
+        """Return the learner with the interventions of an environment.
 
         Args:
           numbers: numbers of one setting [n].
@@ -97,7 +97,7 @@ class Data(NamedTuple):
 
 
 def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
-    """Splits an environment into arrays, which are data, and a static rest.
+    """Split an environment into arrays, which are data, and a static rest.
 
     Returns:
       The arrays and numbers, and the static rest for `join_environment`.
@@ -109,7 +109,7 @@ def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashab
 
 
 def join_environment(arrays: Sequence[Any], rest: Any) -> Environment:
-    """Reverses `split_environment`.
+    """Reverse `split_environment`.
 
     Args:
       arrays: arrays of the environment; they may be traced.
@@ -183,7 +183,7 @@ class Simulation:
         self._program = Program(family, rest, self._rounds(), labels, devices)
 
     def _rounds(self) -> SimulateRounds:
-        """Returns the function that simulates a chunk of one run."""
+        """Return the function that simulates a chunk of one run."""
         return simulate_blocked if self._blocked else scan_rounds
 
     @property
@@ -194,7 +194,7 @@ class Simulation:
         return "blocked" if self._blocked else "scan"
 
     def setting(self, *numbers: float) -> Float[np.ndarray, "R n"]:
-        """Repeats the numbers of a setting for every run.
+        """Repeat the numbers of a setting for every run.
 
         Returns:
           [R, n].
@@ -202,7 +202,7 @@ class Simulation:
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
-        """Returns the first states of all runs, interventions included.
+        """Return the first states of all runs, interventions included.
 
         Args:
           settings: the numbers of each run [R, n].
@@ -212,7 +212,7 @@ class Simulation:
     def step(
         self, states: State, settings: Float[np.ndarray, "R n"], order: Int[np.ndarray, "R c"]
     ) -> tuple[State, Trace]:
-        """Simulates one chunk.
+        """Simulate one chunk.
 
         Args:
           states: states from `start` or an earlier call; their buffers are donated.
@@ -225,14 +225,14 @@ class Simulation:
         return self._chunk(states, _numbers(settings), order)
 
     def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
-        """Implements `step`; overridden by simulations that log or call a selector."""
+        """Implement `step`; overridden by simulations that log or call a selector."""
         states, trace = _step(self._program, self._data, states, numbers, order, self._seeds)
         return states, distributed.fetch(trace)
 
     def fingerprint(
         self, settings: Float[np.ndarray, "R n"], orders: Int[np.ndarray, "R T"]
     ) -> str:
-        """Hashes everything that determines the runs: the programs and their data.
+        """Hash everything that determines the runs: the programs and their data.
 
         Args:
           settings: the numbers of each run [R, n].
@@ -253,7 +253,7 @@ class Simulation:
         return digest.hexdigest()
 
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Cuts streams into chunks of one shape; the last chunk is padded with -1.
+        """Cut streams into chunks of one shape; the last chunk is padded with -1.
 
         A stream shorter than a chunk becomes one chunk whose length is a power of two, so that few
         sizes are compiled.
@@ -279,7 +279,7 @@ class Simulation:
         title: str = "simulate",
         first: State | None = None,
     ) -> tuple[State, Trace]:
-        """Simulates whole streams.
+        """Simulate whole streams.
 
         Args:
           settings: the numbers of each run [R, n].
@@ -316,7 +316,7 @@ class Simulation:
         return self._unpadded(learner_state(state["learner"])), trace
 
     def _unpadded(self, states: State) -> State:
-        """Removes the rows with which a catalogue on a mesh is padded."""
+        """Remove the rows with which a catalogue on a mesh is padded."""
         items = len(self.task.theta)
         if items == states.theta.shape[1]:
             return states
@@ -356,7 +356,7 @@ def _step(program: Program, data: Data, states, numbers, order, seeds) -> tuple[
 
 
 def over_runs(program: Program, one: Callable, *args: Any) -> Any:
-    """Maps a function over runs: side by side, or one after another on all devices of a mesh.
+    """Map a function over runs: side by side, or one after another on all devices of a mesh.
 
     Args:
       program: program of the runs.
@@ -370,7 +370,7 @@ def over_runs(program: Program, one: Callable, *args: Any) -> Any:
 
 
 def _copied(states: State) -> State:
-    """Copies states, so that their buffers can be donated."""
+    """Copy states, so that their buffers can be donated."""
     return jax.tree.map(lambda x: jnp.array(x, copy=True), states)
 
 
@@ -379,7 +379,7 @@ def _numbers(settings: Float[np.ndarray, "R n"]) -> jax.Array:
 
 
 def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> Any:
-    """Runs all chunks; with a folder, a signal stops the run and the same call resumes it."""
+    """Run all chunks; with a folder, a signal stops the run and the same call resumes it."""
     if resume is None:
         state = start()
         for number in range(chunks):

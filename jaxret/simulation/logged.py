@@ -107,7 +107,7 @@ class LoggedSimulation(Simulation):
         title: str = "simulate",
         first: State | None = None,
     ) -> tuple[State, Trace]:
-        """Simulates and logs whole streams.
+        """Simulate and log whole streams.
 
         Args:
           settings: numbers of each run [R, n].
@@ -149,7 +149,7 @@ class LoggedSimulation(Simulation):
         return new, trace
 
     def _write(self, writer, first, order, trace, slates):
-        """Writes the rounds of a chunk that are not in the log yet."""
+        """Write the rounds of a chunk that are not in the log yet."""
         _require_rounds(writer, first)
         ids, lines = self.task.ids, []
         rounds = np.flatnonzero(order >= 0)[writer.lines - first :]
@@ -167,7 +167,7 @@ class LoggedSimulation(Simulation):
         writer.append(lines)
 
     def _queries(self, t, query) -> Sequence[str] | np.ndarray:
-        """Returns the ids of queries, or their vectors if the environment changes them."""
+        """Return the ids of queries, or their vectors if the environment changes them."""
         environment, task = self.environment, self.task
         if not effects_with(environment, "queries_at"):
             return [task.query_ids[one] for one in query]
@@ -184,7 +184,7 @@ def _scan_slates(
     stream: Stream,
     key: PRNGKey,
 ) -> tuple[State, tuple[Trace, Slates]]:
-    """Simulates a stream round by round and also records the slates."""
+    """Simulate a stream round by round and also record the slates."""
 
     def run_round(state, query):
         slate = show(learner, state, environment, stream, query, key)
@@ -206,7 +206,7 @@ def _scan_slates(
 
 
 def _shows_several(learner: Learner, task: Task) -> bool:
-    """Returns whether a round shows more than one item."""
+    """Return whether a round shows more than one item."""
 
     def act(theta, key):
         return learner.act(learner.init(theta), jnp.zeros_like(theta[0]), key)

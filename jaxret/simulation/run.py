@@ -92,12 +92,12 @@ class Run:
         return {name: np.asarray(getattr(self.trace, name)) for name in CURVES}
 
     def learner_of(self, seed: int) -> Learner:
-        """Returns the learner of one seed, with the setting that the seed chose."""
+        """Return the learner of one seed, with the setting that the seed chose."""
         learner = self.family(*self.numbers[self._position(seed)].tolist())
         return learner._replace(name=self.name)
 
     def state(self, seed: int) -> State:
-        """Returns the last state of one seed.
+        """Return the last state of one seed.
 
         Raises:
           ValueError: if the seed was not simulated.
@@ -106,7 +106,7 @@ class Run:
         return jax.tree.map(lambda leaf: leaf[position], self.states)
 
     def embeddings(self, seed: int | None = None) -> Embeddings:
-        """Returns the learnt rows and query map of one seed.
+        """Return the learnt rows and query map of one seed.
 
         Args:
           seed: number of the seed; None: the first seed.
@@ -121,7 +121,7 @@ class Run:
         return embeddings_of(self.learner_of(seed), self.state(seed), self.task, settings=facts)
 
     def save(self, folder: str | Path, seed: int | None = None) -> None:
-        """Saves the learnt rows and query map of one seed (`jaxret.embeddings`).
+        """Save the learnt rows and query map of one seed (`jaxret.embeddings`).
 
         Args:
           folder: folder to write; an existing one is overwritten.
@@ -130,7 +130,7 @@ class Run:
         self.embeddings(seed).save(folder)
 
     def plot(self, curve: str = "success", *, window: int | None = None) -> "Figure":
-        """Draws a running mean of a curve, with a band over seeds.
+        """Draw a running mean of a curve, with a band over seeds.
 
         Args:
           curve: one of `CURVES`.
@@ -139,7 +139,7 @@ class Run:
         return plot([self], curve, window=window)
 
     def frame(self) -> "pandas.DataFrame":
-        """Returns a table with a row for every round of every seed.
+        """Return a table with a row for every round of every seed.
 
         Raises:
           ImportError: if pandas is not installed.
@@ -174,7 +174,7 @@ class Run:
 
 
 def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = None) -> "Figure":
-    """Draws a curve of several runs in one figure, with bands over seeds.
+    """Draw a curve of several runs in one figure, with bands over seeds.
 
     Args:
       runs: at least one run.
@@ -206,7 +206,7 @@ def plot(runs: Sequence[Run], curve: str = "success", *, window: int | None = No
 def embeddings_of(
     learner: Learner, state: State, task: Task, *, settings: Mapping[str, Any] | None = None
 ) -> Embeddings:
-    """Extracts the rows and the query map from a state.
+    """Extract the rows and the query map from a state.
 
     Every query map is affine, so its values at the origin and at the unit vectors determine it. A
     mixture has no single matrix of rows: the rows of the expert with the largest weight are used.
@@ -252,7 +252,7 @@ def table(
     on: Task | None = None,
     metrics: Sequence[str] = ("ndcg@10",),
 ) -> str:
-    """Formats runs as a table: accuracy while learning, and metrics of the final ranking.
+    """Format runs as a table: accuracy while learning, and metrics of the final ranking.
 
     Args:
       runs: one or more runs; a mapping by name if the learners' names do not distinguish them.

@@ -48,7 +48,7 @@ from jaxret.types import PRNGKey, Slate, State, Stream, Trace
 
 
 def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple[PRNGKey, PRNGKey]:
-    """Returns the keys of `act` and of the environment in round t.
+    """Return the keys of `act` and of the environment in round t.
 
     Args:
       key: key of the whole run.
@@ -71,7 +71,7 @@ def show(
     query: Int[Array, ""],
     key: PRNGKey,
 ) -> Slate:
-    """Chooses the slate of round ``state.t``.
+    """Choose the slate of round ``state.t``.
 
     Args:
       learner: learner whose `act` is called.
@@ -99,7 +99,7 @@ def learn(
     position: Int[Array, ""] | None = None,
     reward: Float[Array, ""] | None = None,
 ) -> tuple[State, Trace]:
-    """Responds to a slate, updates the learner, and measures the round.
+    """Respond to a slate, update the learner, and measure the round.
 
     Loss and success are measured here, outside the learner; only an oracle is given the labels.
 
@@ -147,7 +147,7 @@ def scan_rounds(
     stream: Stream,
     key: PRNGKey,
 ) -> tuple[State, Trace]:
-    """Simulates a stream round by round.
+    """Simulate a stream round by round.
 
     Args:
       learner: any learner.

@@ -38,7 +38,7 @@ class SelectedSimulation(Simulation):
         return "round by round, selected outside"
 
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Cuts streams into chunks; the last one may be shorter, since chunks are not compiled.
+        """Cut streams into chunks; the last one may be shorter, since chunks are not compiled.
 
         Args:
           orders: the stream of each run [R, T].
@@ -74,7 +74,7 @@ def _learn(program: Program, data: Data, *args):
 
 
 def _half(half, program: Program, data: Data, state, numbers, seed, query, *answer):
-    """Runs one half of a round of one run."""
+    """Run one half of a round of one run."""
     stream = Stream(queries=data.queries, labels=data.labels, order=query)
     environment = join_environment(data.environment, program.environment)
     learner = program.family(*numbers)

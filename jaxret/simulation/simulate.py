@@ -54,7 +54,7 @@ def simulate(
     log: str | Path | None = None,
     chunk: int = CHUNK,
 ) -> Run:
-    """Simulates a learner on a task's queries.
+    """Simulate a learner on a task's queries.
 
     Start reading in `jaxret.simulation.scan`, which defines a round. ``run.form`` names the form
     that was used.
@@ -134,7 +134,7 @@ def run_streams(
     resume: str | Path | None,
     after: Run | None = None,
 ) -> tuple[State, Trace]:
-    """Runs a simulation to its end, or until a signal stops it.
+    """Run a simulation to its end, or until a signal stops it.
 
     Args:
       simulation: simulation of S runs.
@@ -174,7 +174,7 @@ def run_streams(
 def _family_of(
     learner: Learner | Run | LearnerGrid, seeds: int
 ) -> tuple[Learner, Family, Float[np.ndarray, "S n"], dict[str, Any]]:
-    """Returns the first seed's learner, its family, the numbers of each seed, and their names."""
+    """Return the first seed's learner, its family, the numbers of each seed, and their names."""
     if isinstance(learner, Run):
         one, family, numbers = learner.learner, learner.family, learner.numbers
         settings = dict(learner.settings)
@@ -192,7 +192,7 @@ def _family_of(
 
 
 def _claimed(folder: Path, learner: str, fingerprint: str) -> Path:
-    """Returns the folder of checkpoints if it is new or holds this run."""
+    """Return the folder of checkpoints if it is new or hold this run."""
     described = {"learner": learner, "fingerprint": fingerprint}
     record = folder / "simulation.json"
     if record.exists() and json.loads(record.read_text()) != described:

@@ -14,7 +14,7 @@ from jaxret.task import Task
 
 
 def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """Returns the numbers of the seeds.
+    """Return the numbers of the seeds.
 
     Args:
       seeds: number of seeds, counted from 0; or the seeds themselves.
@@ -45,7 +45,7 @@ def stream_orders(
     hops: bool = False,
     order: Int[np.ndarray, "*S T"] | None = None,
 ) -> Int[np.ndarray, "S T"]:
-    """Returns the order in which each seed streams the queries of a task.
+    """Return the order in which each seed streams the queries of a task.
 
     Args:
       task: task of N queries.
@@ -79,7 +79,7 @@ def stream_orders(
 
 
 def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
-    """Orders n queries ``times`` times, reshuffled each time   (ORAG C.3).
+    """Order n queries ``times`` times, reshuffled each time   (ORAG C.3).
 
     One exposure is a deployment that sees each query once; several are the paper's
     'multiple exposure', which is closer to training in epochs.
@@ -99,7 +99,7 @@ def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
 
 
 def hops(question: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarray, " T"]:
-    """Orders questions at random, with the hops of each question consecutive   (Algorithm 4).
+    """Order questions at random, with the hops of each question consecutive   (Algorithm 4).
 
     Algorithm 4 is Algorithm 1 on this stream, with an update after every hop; only successes are
     counted by question (`by_question`).
@@ -131,7 +131,7 @@ def orders(
     seeds: Sequence[int],
     question: Int[np.ndarray, " N"] | None = None,
 ) -> Int[np.ndarray, "S T"]:
-    """Orders the streamed queries for each seed, with the hops of a question consecutive.
+    """Order the streamed queries for each seed, with the hops of a question consecutive.
 
     Args:
       streamed: mask of the queries to stream, [N], or one row per seed [S, N].
@@ -154,7 +154,7 @@ def orders(
 
 
 def rows_of(masks: Bool[np.ndarray, "S N"]) -> Int[np.ndarray, "S n"]:
-    """Returns the positions marked in each row of masks, padded with -1.
+    """Return the positions marked in each row of masks, padded with -1.
 
     Returns:
       [S, n].
@@ -169,7 +169,7 @@ def _stacked(rows: Sequence[Int[np.ndarray, " n"]]) -> Int[np.ndarray, "S n"]:
 
 
 def by_question(values: np.ndarray, question: np.ndarray) -> np.ndarray:
-    """Computes whether all hops of each question succeeded: [T] bits -> [questions] bits.
+    """Compute whether all hops of each question succeeded: [T] bits -> [questions] bits.
 
     Results are in the order of the question numbers. If a question is streamed several times, all
     its hops must succeed every time; to count exposures separately, cut the stream first.

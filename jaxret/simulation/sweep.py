@@ -46,7 +46,7 @@ class Sweep:
     def values(
         self, *, on: Task | Bool[np.ndarray, "*S N"], metric: str = "ndcg@10"
     ) -> Float[np.ndarray, "G S"]:
-        """Computes the value of each setting, by which `best` chooses.
+        """Compute the value of each setting, by which `best` chooses.
 
         The value is the metric of the ranking by the last states, plus the success rate on those
         queries of ``on`` that were streamed: a setting should both serve while it learns and rank
@@ -66,7 +66,7 @@ class Sweep:
         return np.stack([_value(run, on, metric) for run in self.runs])
 
     def best(self, *, on: Task | Bool[np.ndarray, "*S N"], metric: str = "ndcg@10") -> Run:
-        """Chooses the setting with the largest value (`values`).
+        """Choose the setting with the largest value (`values`).
 
         With one row per seed, each seed chooses its own setting, since the validation queries of
         one seed may be reported by another. Otherwise the mean over seeds chooses one setting for
@@ -92,7 +92,7 @@ class Sweep:
         return self._chosen(by_eta[values[by_eta].argmax(axis=0)])
 
     def _chosen(self, best: np.ndarray) -> Run:
-        """Returns the run in which seed s has setting ``best[s]``."""
+        """Return the run in which seed s has setting ``best[s]``."""
         first, seeds = self.runs[0], range(len(self.runs[0].seeds))
 
         def pick(*leaves):
@@ -133,7 +133,7 @@ def sweep(
     chunk: int = CHUNK,
     **settings: Any,
 ) -> Sweep:
-    """Simulates every setting of a grid, with every seed, by one compiled program.
+    """Simulate every setting of a grid, with every seed, by one compiled program.
 
     Args:
       preset: function that makes the learner, such as ``jr.greedy``; or a grid (`jr.grid`).
@@ -201,7 +201,7 @@ def sweep(
 
 
 def _value(run: Run, on: Task | Bool[np.ndarray, "*S N"], metric: str) -> Float[np.ndarray, " S"]:
-    """Computes `Sweep.values` of one setting."""
+    """Compute `Sweep.values` of one setting."""
     if isinstance(on, Task):
         _refuse_streamed(on, run.task)
         ranked = evaluate_each(run, on, [metric])[metric].astype(np.float64)
@@ -215,7 +215,7 @@ def _value(run: Run, on: Task | Bool[np.ndarray, "*S N"], metric: str) -> Float[
 
 
 def _refuse_streamed(on: Task, streamed: Task) -> None:
-    """Refuses to choose settings on questions that were streamed."""
+    """Refuse to choose settings on questions that were streamed."""
     parts_of_one = on.theta is streamed.theta  # parts of a task share its catalogue
     one_source = (
         on.dataset is not None and streamed.dataset is not None and on.name == streamed.name

@@ -36,7 +36,7 @@ class Measured(NamedTuple):
 
 
 def reported(feedback: Feedback) -> Float[Array, ""]:
-    """Returns the reward for a `jaxret.types.Trace`, NaN if no feedback was observed.
+    """Return the reward for a `jaxret.types.Trace`, NaN if no feedback was observed.
 
     Returns:
       [].
@@ -49,7 +49,7 @@ def reported(feedback: Feedback) -> Float[Array, ""]:
 def measure(
     logits: Float[Array, " I"] | None, labels: Int[Array, " L"], axis: Axis = None
 ) -> Measured:
-    """Measures a round; all numbers are 0 if no label is available.
+    """Measure a round; all numbers are 0 if no label is available.
 
     Args:
       logits: [I], minus infinity where an item is absent; None for a learner without a softmax,

@@ -60,7 +60,7 @@ class Assumption(NamedTuple):
 
 
 def require_seeds(run: Evidence) -> None:
-    """Raises ValueError unless trace and order are both [S, T]."""
+    """Raise ValueError unless trace and order are both [S, T]."""
     order, loss = np.shape(run.stream.order), np.shape(run.trace.loss)
     if len(order) != 2 or order != loss:
         raise ValueError(
@@ -70,7 +70,7 @@ def require_seeds(run: Evidence) -> None:
 
 
 def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
-    """Computes the regret of each seed after the last round: the left side of every bound.
+    """Compute the regret of each seed after the last round: the left side of every bound.
 
     Args:
       run: evidence with fields [S, T].
@@ -87,13 +87,13 @@ def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
 
 
 def distance2(run: Evidence) -> float:
-    """Computes ``||Theta_1 - U||_F^2``."""
+    """Compute ``||Theta_1 - U||_F^2``."""
     apart = np.asarray(run.theta_1, np.float64) - np.asarray(run.comparator, np.float64)
     return float((apart**2).sum())
 
 
 def norm2(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """Computes ``||q_t||^2`` of every round.
+    """Compute ``||q_t||^2`` of every round.
 
     Returns:
       squared lengths [S, T].
@@ -103,7 +103,7 @@ def norm2(run: Evidence) -> Float[np.ndarray, "S T"]:
 
 
 def p_label(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """Computes the probability of the right item from the loss, since ``p_success`` underflows.
+    """Compute the probability of the right item from the loss, since ``p_success`` underflows.
 
     Returns:
       probabilities [S, T].
@@ -112,7 +112,7 @@ def p_label(run: Evidence) -> Float[np.ndarray, "S T"]:
 
 
 def inverse_p(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """Returns ``sum_i 1 / p_i`` of every round.
+    """Return ``sum_i 1 / p_i`` of every round.
 
     Returns:
       sums [S, T].
@@ -121,7 +121,7 @@ def inverse_p(run: Evidence) -> Float[np.ndarray, "S T"]:
 
 
 def bias_product(run: Evidence) -> Float[np.ndarray, "S T"]:
-    """Computes ``<B_t, Theta_t - U> / rho``: ``2 z_{i*} - sum_i z_i`` at Theta_t minus at U.
+    """Compute ``<B_t, Theta_t - U> / rho``: ``2 z_{i*} - sum_i z_i`` at Theta_t minus at U.
 
     Returns:
       products [S, T], with z = Theta q.
@@ -136,7 +136,7 @@ def bias_product(run: Evidence) -> Float[np.ndarray, "S T"]:
 
 
 def at_most(name: str, measured: float, limit: float) -> Assumption:
-    """Assumes ``measured <= limit`` up to rounding.
+    """Assume ``measured <= limit`` up to rounding.
 
     Args:
       name: name of the measured quantity, for tables.
@@ -151,7 +151,7 @@ def at_most(name: str, measured: float, limit: float) -> Assumption:
 
 
 def at_least(name: str, measured: float, limit: float) -> Assumption:
-    """Assumes ``measured >= limit`` up to rounding.
+    """Assume ``measured >= limit`` up to rounding.
 
     Args:
       name: name of the measured quantity, for tables.
@@ -166,14 +166,14 @@ def at_least(name: str, measured: float, limit: float) -> Assumption:
 
 
 def constant_step(run: Evidence) -> Assumption:
-    """Assumes that the factor of the schedule is 1 in every round."""
+    """Assume that the factor of the schedule is 1 in every round."""
     rounds = jnp.arange(run.trace.loss.shape[-1], dtype=jnp.int32)
     off = np.abs(np.asarray(jax.vmap(run.rule.schedule)(rounds)) - 1.0).max()
     return at_most("constant step size: |factor - 1|", off, 0.0)
 
 
 def comparator_inside(run: Evidence) -> Assumption:
-    """Assumes no projection, or one onto a convex set that contains the comparator's rows."""
+    """Assume no projection, or one onto a convex set that contains the comparator's rows."""
     name = "comparator in a convex set: longest row"
     longest = float(np.linalg.norm(np.asarray(run.comparator, np.float64), axis=1).max())
     projection = run.rule.projection
@@ -187,7 +187,7 @@ def comparator_inside(run: Evidence) -> Assumption:
 
 
 def in_a_ball(run: Evidence) -> Assumption:
-    """Assumes that rows are projected onto a ball; ``measured`` is its radius, or infinity."""
+    """Assume that rows are projected onto a ball; ``measured`` is its radius, or infinity."""
     projection = run.rule.projection
     is_ball = projection.convex and projection.radius is not None
     radius = float(projection.radius) if is_ball else np.inf
@@ -195,7 +195,7 @@ def in_a_ball(run: Evidence) -> Assumption:
 
 
 def drawn_from_model(run: Evidence) -> Assumption:
-    """Assumes one item per round, drawn from the model's p.
+    """Assume one item per round, drawn from the model's p.
 
     It is measured on the probe, and on every round whose item was right.
     """
@@ -213,7 +213,7 @@ def drawn_from_model(run: Evidence) -> Assumption:
 
 
 def estimator_mean(run: Evidence, *, noise_rate: float, bias: float) -> Assumption:
-    """Assumes ``E[c] = p - 1[i*] + bias (2 1[i*] - 1)`` with label noise; measured on the probe.
+    """Assume ``E[c] = p - 1[i*] + bias (2 1[i*] - 1)`` with label noise; measured on the probe.
 
     Args:
       run: runs with the estimator of the rule.
@@ -235,7 +235,7 @@ def estimator_mean(run: Evidence, *, noise_rate: float, bias: float) -> Assumpti
 
 
 def estimator_second_moment(run: Evidence, *, noise_rate: float, allowed: Callable) -> Assumption:
-    """Assumes ``E ||c||^2 <= allowed(p_{i*}, sum_i 1 / p_i)``; measured on the probe.
+    """Assume ``E ||c||^2 <= allowed(p_{i*}, sum_i 1 / p_i)``; measured on the probe.
 
     Args:
       run: runs with the estimator of the rule.
@@ -254,7 +254,7 @@ def estimator_second_moment(run: Evidence, *, noise_rate: float, allowed: Callab
 
 
 def estimator_variance(run: Evidence) -> Assumption:
-    """Assumes ``E ||c - E[c]||^2 <= 1 / p_{i*} - 1`` for clean bits; measured on the probe."""
+    """Assume ``E ||c - E[c]||^2 <= 1 / p_{i*} - 1`` for clean bits; measured on the probe."""
     ratio = max(
         (second - (mean**2).sum()) / (1.0 / p[target] - 1.0)
         for p, target, mean, second in _probed(run, 0.0)
@@ -263,14 +263,14 @@ def estimator_variance(run: Evidence) -> Assumption:
 
 
 def one_label(run: Evidence) -> Assumption:
-    """Assumes exactly one label for each query of the stream."""
+    """Assume exactly one label for each query of the stream."""
     counts = (np.asarray(run.stream.labels) >= 0).sum(axis=1)[np.asarray(run.stream.order)]
     odd = float(np.mean(counts != 1))
     return at_most("one label a query: share of rounds with more or none", odd, 0.0)
 
 
 def label_noise(run: Evidence, noise_rate: float) -> Assumption:
-    """Assumes that rewards contradict labels at ``noise_rate``, within 5 standard errors."""
+    """Assume that rewards contradict labels at ``noise_rate``, within 5 standard errors."""
     wrong = np.asarray(run.trace.reward) != np.asarray(run.trace.success)
     slack = 5.0 * np.sqrt(noise_rate * (1.0 - noise_rate) / wrong.size)
     holds = bool(abs(wrong.mean() - noise_rate) <= slack)
@@ -279,9 +279,9 @@ def label_noise(run: Evidence, noise_rate: float) -> Assumption:
 
 
 def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
-    """Assumes the same rate of wrong rewards for every tool.
+    """Assume the same rate of wrong rewards for every tool.
 
-    Runs an exact binomial test for every tool that was chosen in at least 20 rounds, and one for
+    Run an exact binomial test for every tool that was chosen in at least 20 rounds, and one for
     the first 20 rounds of all tools together, with Holm's correction: the assumption fails if n
     times the smallest p of n tests is below `FALSE_ALARM`. With noise as assumed it fails in about
     one run of a thousand (not exactly, since a wrong reward may change how often its tool is chosen
@@ -305,7 +305,7 @@ def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
 
 
 def _earlier(items: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
-    """Counts the earlier rounds with the same item."""
+    """Count the earlier rounds with the same item."""
     order = np.argsort(items, kind="stable")
     among = items[order]
     counts = np.empty_like(order)
@@ -314,7 +314,7 @@ def _earlier(items: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
 
 
 def every_item_available(run: Evidence) -> Assumption:
-    """Assumes that every item was available in every round."""
+    """Assume that every item was available in every round."""
     name = "every item in every round: absent ones"
     if run.always_available is None:
         return Assumption(name, True, np.nan, "<= 0", is_measured=False)
@@ -322,7 +322,7 @@ def every_item_available(run: Evidence) -> Assumption:
 
 
 def same_start(run: Evidence) -> Assumption:
-    """Assumes that round 1 has the loss of Theta_1, as a check of trace, stream and temperature."""
+    """Assume that round 1 has the loss of Theta_1, as a check of trace, stream and temperature."""
     first = np.asarray(run.stream.order)[:, 0]
     queries, labels = np.asarray(run.stream.queries)[first], np.asarray(run.stream.labels)[first]
     z = queries @ np.asarray(run.theta_1).T / float(run.rule.tau)
@@ -336,7 +336,7 @@ def same_start(run: Evidence) -> Assumption:
 def failure_on_probe(
     estimator: Estimator, item: int
 ) -> tuple[Float[np.ndarray, " I"], Float[np.ndarray, " I"]]:
-    """Returns p of the probe, and the coefficients c after one of its items failed.
+    """Return p of the probe, and the coefficients c after one of its items failed.
 
     Args:
       estimator: estimator of the coefficients, which are NaN unless it uses bandit feedback.
@@ -362,7 +362,7 @@ def failure_on_probe(
 
 
 def _probed(run, noise_rate):
-    """Returns (p, i*, E[c], E||c||^2) for an unlikely, a middling and a likely right item."""
+    """Return (p, i*, E[c], E||c||^2) for an unlikely, a middling and a likely right item."""
     targets = np.array([0, 4, 7])
     found = _moments(run.rule.estimator, jnp.asarray(_PROBE), targets, noise_rate)
     p, mean, second = map(np.asarray, found)
@@ -372,7 +372,7 @@ def _probed(run, noise_rate):
 
 @partial(jax.jit, static_argnames="estimator")
 def _moments(estimator, logits, targets, noise_rate):
-    """Returns p, and E[c] and E||c||^2 for each right item."""
+    """Return p, and E[c] and E||c||^2 for each right item."""
     p = jax.nn.softmax(logits)
     of = jax.vmap(lambda target: moments(estimator, p, target, noise_rate=noise_rate))
     found = of(targets)

@@ -90,7 +90,7 @@ def bounds(
     *,
     tau: float | None = None,
 ) -> list[Statement]:
-    """Computes every statement that applies to a run and measures its assumptions on the run.
+    """Compute every statement that applies to a run and measure its assumptions on the run.
 
     - A rank-one rule without query map or preconditioner and with clean labels: Theorem 5.1,
       Corollary 5.2, Theorem 5.1 with the cost of its projection (ours, also for the sphere) and
@@ -175,7 +175,7 @@ def _mistakes(evidence: Evidence) -> Sequence[Measured]:
 
 
 def _dual(run: Run, measured: Regret, found: duality.Dual, tau: float | None) -> list[Statement]:
-    """Computes duality against the comparator, and against all rows in a ball or on a sphere."""
+    """Compute duality against the comparator, and against all rows in a ball or on a sphere."""
     u, rule = np.asarray(measured.comparator.theta), rule_of(run.learner)
     statements = [Statement(duality.against_one(found, u), measured.final)]
     radius = ball_radius(run) if rule is None else rule.projection.radius
@@ -191,7 +191,7 @@ def _dual(run: Run, measured: Regret, found: duality.Dual, tau: float | None) ->
 
 
 def _rows(run: Run, kept: Float[np.ndarray, "J d"]) -> Float[np.ndarray, "I d"]:
-    """Writes the rows of the available tools into the whole catalogue."""
+    """Write the rows of the available tools into the whole catalogue."""
     if run.task.available is None:
         return kept
     whole = np.zeros_like(run.task.theta)

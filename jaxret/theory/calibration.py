@@ -45,7 +45,7 @@ class Decile(NamedTuple):
 def by_decile(
     predictions: Float[np.ndarray, "S T"], bits: Float[np.ndarray, "S T"]
 ) -> tuple[Decile, ...]:
-    """Tests predictions decile by decile; equal deciles are merged.
+    """Test predictions decile by decile; equal deciles are merged.
 
     Args:
       predictions: f_t in [0, 1] [S, T], each made before its bit was observed.
@@ -85,7 +85,7 @@ def by_decile(
 def deciles_of(
     predictions: Float[np.ndarray, "S T"],
 ) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, "S u"]]:
-    """Computes the deciles of the first tenth of the rounds, and the decile of the other rounds.
+    """Compute the deciles of the first tenth of the rounds, and the decile of the other rounds.
 
     Args:
       predictions: [S, T].
@@ -99,7 +99,7 @@ def deciles_of(
 
 
 def p_value(predictions: Float[np.ndarray, " n"], bits: Float[np.ndarray, " n"]) -> float:
-    """Computes the p-value of the null for rounds that were selected before their bits.
+    """Compute the p-value of the null for rounds that were selected before their bits.
 
     Args:
       predictions: [n].
@@ -117,7 +117,7 @@ def p_value(predictions: Float[np.ndarray, " n"], bits: Float[np.ndarray, " n"])
 def as_predicted(
     name: str, predictions: Float[np.ndarray, "S T"], bits: Float[np.ndarray, "S T"]
 ) -> Assumption:
-    """Assumes the null, which fails if the smallest corrected p is below `FALSE_ALARM`.
+    """Assume the null, which fails if the smallest corrected p is below `FALSE_ALARM`.
 
     Args:
       name: name of the assumption.

@@ -59,7 +59,7 @@ def moments(
     propensity: Float[Array, " I"] | None = None,
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
-    """Computes moments exactly, by enumeration: 6 I evaluations of the estimator.
+    """Compute moments exactly, by enumeration: 6 I evaluations of the estimator.
 
     Use float64 (`jax.enable_x64`) for small probabilities.
 
@@ -102,7 +102,7 @@ def monte_carlo_coefficients(
     *,
     noise_rate: float = 0.0,
 ) -> Sampled:
-    """Estimates E[c] from n draws of an item and its bit, with n I numbers in memory.
+    """Estimate E[c] from n draws of an item and its bit, with n I numbers in memory.
 
     Args:
       estimator: estimator of the coefficients.
@@ -150,7 +150,7 @@ def slope(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Slope:
-    """Fits log mean regret on log T by least squares, with an interval by resampling whole seeds.
+    """Fit log mean regret on log T by least squares, with an interval by resampling whole seeds.
 
     Regret is averaged over seeds before taking logarithms, because the regret of one seed may be
     negative. The horizons of a seed are resampled together, because they share rounds.

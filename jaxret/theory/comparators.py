@@ -74,7 +74,7 @@ def losses(
     tau: float | Float[Array, ""],
     available: Bool[Array, " I"] | None = None,
 ) -> Float[Array, " N"]:
-    """Computes the loss of one Theta on every query, differentiable in ``theta``.
+    """Compute the loss of one Theta on every query, differentiable in ``theta``.
 
     Args:
       theta: item embeddings [I, d].
@@ -106,7 +106,7 @@ def hindsight(
     tolerance: float = 1e-4,
     max_iterations: int = 1000,
 ) -> Comparator:
-    """Minimises the loss of the whole stream without constraints.
+    """Minimise the loss of the whole stream without constraints.
 
     Args:
       queries: the different queries [N, d].
@@ -151,7 +151,7 @@ def in_ball(
     tolerance: float = 1e-4,
     max_iterations: int = 5000,
 ) -> Comparator:
-    """Minimises the loss of the whole stream over rows of length at most ``radius``.
+    """Minimise the loss of the whole stream over rows of length at most ``radius``.
 
     Args:
       queries: the different queries [N, d].
@@ -230,7 +230,7 @@ def proximal(
     tolerance: float = 1e-5,
     max_iterations: int = 200,
 ) -> Comparator:
-    """Finds the comparator that makes Theorem 5.1 tightest for a run of step size ``eta``.
+    """Find the comparator that makes Theorem 5.1 tightest for a run of step size ``eta``.
 
     Args:
       queries: the different queries [N, d].
@@ -284,7 +284,7 @@ def proximal_losses(
     eta: float,
     counts: Float[np.ndarray, " N"],
 ) -> tuple[Comparator, Float[np.ndarray, " N"]]:
-    """Finds the proximal comparator and its loss on every query, in one compiled program.
+    """Find the proximal comparator and its loss on every query, in one compiled program.
 
     The comparator is a model of p(item | query), so it can be compared with any learner of any
     temperature: the regrets of two learners against it differ only by their losses.
@@ -313,7 +313,7 @@ def _solve(theta_1, queries, labels, tau, eta, counts):
 def margin(
     theta: Float[Array, "I d"], queries: Float[Array, "N d"], labels: Int[Array, "N L"]
 ) -> Float[Array, ""]:
-    """Computes the smallest lead of a label over all other items, in units of theta . q.
+    """Compute the smallest lead of a label over all other items, in units of theta . q.
 
     A positive margin means that the data are separable: the loss of ``s * theta`` falls to 0 as s
     grows, so Eq. (2) has no minimiser. A negative margin proves nothing, since another Theta may
@@ -348,7 +348,7 @@ def _scale(queries, counts, tau):
 def _minimise(
     objective: Callable, theta: Float[Array, "I d"], stop: Float[Array, ""], max_iterations: int
 ):
-    """Runs L-BFGS with a zoom line search until the gradient norm is at most ``stop``."""
+    """Run L-BFGS with a zoom line search until the gradient norm is at most ``stop``."""
     solver = optax.lbfgs(memory_size=_MEMORY)
     value_and_grad = optax.value_and_grad_from_state(objective)
 

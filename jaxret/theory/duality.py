@@ -57,7 +57,7 @@ class Dual(NamedTuple):
 
 
 def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
-    """Sums residuals and entropies over the rounds of every seed, in a rerun of the run.
+    """Sum residuals and entropies over the rounds of every seed, in a rerun of the run.
 
     Args:
       run: run of a learner with a softmax.
@@ -78,7 +78,7 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
 
 
 def watch(run: Run) -> Watch:
-    """Makes the quantity that a rerun sums for `dual`, with queries not divided by tau.
+    """Make the quantity that a rerun sums for `dual`, with queries not divided by tau.
 
     Returns:
       The quantity, which accumulates residuals [I, d] and has an entropy and a loss per round.
@@ -103,7 +103,7 @@ def watch(run: Run) -> Watch:
 
 
 def against_one(found: Dual, comparator: Float[np.ndarray, "I d"]) -> Bound:
-    """Bounds the regret against one comparator: the first statement.
+    """Bound the regret against one comparator: the first statement.
 
     Args:
       found: sums of the run.
@@ -114,7 +114,7 @@ def against_one(found: Dual, comparator: Float[np.ndarray, "I d"]) -> Bound:
 
 
 def against_ball(found: Dual, radius: float, longest: float) -> Bound:
-    """Bounds the regret against all comparators in a ball: the second statement.
+    """Bound the regret against all comparators in a ball: the second statement.
 
     Args:
       found: sums of the run.

@@ -43,7 +43,7 @@ DELTA = 0.05  # probability that the mean of the runs is above the stated value
 
 
 def watch(run: Run, evidence: Evidence) -> Watch:
-    """Makes the quantity that sums ``(c - g) q^T`` over rounds, with q not divided by tau."""
+    """Make the quantity that sums ``(c - g) q^T`` over rounds, with q not divided by tau."""
     rule = evidence.rule
 
     def look(noise, state, line):
@@ -54,7 +54,7 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
 
 def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Measured:
-    """Computes the bound for clean bits and a rank-one rule without query map or preconditioner.
+    """Compute the bound for clean bits and a rank-one rule without query map or preconditioner.
 
     Args:
       run: any such run.
@@ -96,7 +96,7 @@ def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None)
 
 
 def off_gradient(rule: Rule, state: State, line: Line) -> Float[Array, " I"]:
-    """Computes ``c - (p - 1[labels])`` of one round.
+    """Compute ``c - (p - 1[labels])`` of one round.
 
     Args:
       rule: rule with tau and estimator.

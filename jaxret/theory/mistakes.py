@@ -65,7 +65,7 @@ class Solved(NamedTuple):
 
 
 def banditron(evidence: Evidence) -> Measured:
-    """Computes Banditron's bound on the wrong tools of a run."""
+    """Compute Banditron's bound on the wrong tools of a run."""
     rule, stream = evidence.rule, evidence.stream
     epsilon = max(_explores(rule.policy), 1e-9)  # 0 for another policy, which voids the bound
     counts = np.bincount(np.asarray(stream.order)[0], minlength=len(stream.queries))
@@ -108,7 +108,7 @@ def solve_banditron(
     epsilon: float,
     radius: float | None,
 ) -> Solved:
-    """Computes Banditron's bound for a stream, before any of its rounds.
+    """Compute Banditron's bound for a stream, before any of its rounds.
 
     Args:
       theta_1: initial rows [I, d].
@@ -141,7 +141,7 @@ def solve_banditron(
 def hinges(
     u: Float[Array, "I d"], queries: Float[Array, "N d"], labels: Int[Array, " N"]
 ) -> Float[Array, " N"]:
-    """Computes the multiclass hinge loss of every query, 1 minus the label's lead, at least 0.
+    """Compute the multiclass hinge loss of every query, 1 minus the label's lead, at least 0.
 
     Args:
       u: rows [I, d].
@@ -158,7 +158,7 @@ def hinges(
 
 
 def gaptron(evidence: Evidence) -> Measured:
-    """Computes Gaptron's bound on the wrong tools of a run.
+    """Compute Gaptron's bound on the wrong tools of a run.
 
     U is the best of Theta_1, the run's comparator and the proximal comparator, projected to the
     ball.
@@ -169,7 +169,7 @@ def gaptron(evidence: Evidence) -> Measured:
     counts = np.bincount(np.asarray(stream.order)[0], minlength=len(stream.queries))
 
     def stated(u):
-        """Returns the terms for one U, and the evidence with that U."""
+        """Return the terms for one U, and the evidence with that U."""
         against = evidence._replace(comparator=project(rule.projection, u))
         its_losses = losses(against.comparator, stream.queries, stream.labels, tau=tau)
         terms = {
@@ -209,9 +209,9 @@ def gaptron(evidence: Evidence) -> Measured:
 
 @jax.jit
 def _near(first, queries, labels, counts, e, limit):
-    """Returns the best U found near ``first``, its summed hinge loss and ||first - U||^2 / (2 e).
+    """Return the best U found near ``first``, its summed hinge loss and ||first - U||^2 / (2 e).
 
-    Takes subgradient steps of size e / k, since the objective is strongly convex, modulus 1 / e.
+    Take subgradient steps of size e / k, since the objective is strongly convex, modulus 1 / e.
     """
     kept = ball()  # of radius 1, for rows divided by the limit
 
@@ -260,7 +260,7 @@ def _probabilities(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]
 
 
 def _explores(policy: Policy) -> float:
-    """Returns the share of uniform draws of a policy, from logits with a nearly certain best."""
+    """Return the share of uniform draws of a policy, from logits with a nearly certain best."""
     return float(_probabilities(policy, 1e3).min()) * len(_PROBE)
 
 

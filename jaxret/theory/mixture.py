@@ -54,7 +54,7 @@ class History(NamedTuple):
 
 
 def against_one_expert(run: Run) -> Measured:
-    """Bounds the log loss of the mixture by the loss of the best expert of each seed.
+    """Bound the log loss of the mixture by the loss of the best expert of each seed.
 
     Raises:
       ValueError: if the learner is not a mixture.
@@ -75,7 +75,7 @@ def against_one_expert(run: Run) -> Measured:
 
 
 def sure_errors(run: Run) -> Measured:
-    """Bounds the number of rounds in which a tool with P_mix >= 1/2 failed.
+    """Bound the number of rounds in which a tool with P_mix >= 1/2 failed.
 
     Raises:
       ValueError: if the learner is not a mixture.
@@ -90,7 +90,7 @@ def sure_errors(run: Run) -> Measured:
 
 
 def against_switches(history: History, mixing: Blend, k: int) -> float:
-    """Computes the smallest bound on the mixture's loss over paths of experts with k switches.
+    """Compute the smallest bound on the mixture's loss over paths of experts with k switches.
 
     Args:
       history: rounds from `history`.
@@ -118,7 +118,7 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
 
 
 def history(run: Run, seed: int) -> History:
-    """Computes the weights and losses of one seed's rounds again, from its tools and rewards.
+    """Compute the weights and losses of one seed's rounds again, from its tools and rewards.
 
     Args:
       run: run of a mixture with constant queries, labels and tools, and without delays.
@@ -143,7 +143,7 @@ def history(run: Run, seed: int) -> History:
 
 @partial(jax.jit, static_argnames="learner")
 def _play(learner: Learner, theta, available, queries, lines):
-    """Returns the weights before each update and the losses of each round of a mixture."""
+    """Return the weights before each update and the losses of each round of a mixture."""
 
     def one(state, line):
         query, item, propensity, reward = line
@@ -156,7 +156,7 @@ def _play(learner: Learner, theta, available, queries, lines):
 
 
 def _least_of_others(values: Float[np.ndarray, "k G"]) -> Float[np.ndarray, "k G"]:
-    """Returns for each expert the smallest value of the other experts."""
+    """Return for each expert the smallest value of the other experts."""
     if values.shape[1] == 1:
         return np.full_like(values, np.inf)
     first, second = np.sort(values, axis=1)[:, :2].T

@@ -57,7 +57,7 @@ _RARE = 1e-12  # lower bound of the probabilities that a step is divided by
 
 
 def watch(run: Run, evidence: Evidence) -> Watch:
-    """Makes the quantity that computes `expected_costs` of each round."""
+    """Make the quantity that computes `expected_costs` of each round."""
     rule = evidence.rule
     u, rows = jnp.asarray(evidence.comparator), available_rows(run.task)
     positions = np.zeros(len(run.task.ids), np.int32)
@@ -72,7 +72,7 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
 
 def with_projection(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Bound:
-    """Computes the bound for a run of a rank-one learner without query map or preconditioner.
+    """Compute the bound for a run of a rank-one learner without query map or preconditioner.
 
     Args:
       run: any such run.
@@ -114,7 +114,7 @@ def expected_costs(
     label: Any,
     u: Float[Array, "I d"],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Computes ``E_t[eta/2 ||G_t||^2 + Delta_t / (2 eta)]`` of Eq. (4) for one round.
+    """Compute ``E_t[eta/2 ||G_t||^2 + Delta_t / (2 eta)]`` of Eq. (4) for one round.
 
     Args:
       rule: rule with projection, tau and eta, and with the estimator of Eq. (4).
@@ -149,7 +149,7 @@ def expected_costs(
 
 
 def _after(rule: Rule, row: dict[str, Array], c: Float[Array, " I"]):
-    """Returns ``||pi(x) - u||^2 - ||theta - u||^2`` of every row, and Delta of stretched rows."""
+    """Return ``||pi(x) - u||^2 - ||theta - u||^2`` of every row, and Delta of stretched rows."""
     e = rule.eta / rule.tau * c
     length2 = row["theta2"] - 2.0 * e * row["theta_q"] + e**2 * row["q2"]
     x_u = row["theta_u"] - e * row["q_u"]
@@ -162,7 +162,7 @@ def _after(rule: Rule, row: dict[str, Array], c: Float[Array, " I"]):
 
 
 def _same_failure(rule: Rule) -> Assumption:
-    """Assumes ``c = p`` after the failure of any tool; measured on a probe."""
+    """Assume ``c = p`` after the failure of any tool; measured on a probe."""
     probes = [assumptions.failure_on_probe(rule.estimator, item) for item in (0, 7)]
     off = np.max([np.abs(c - p).max() for p, c in probes])
     return at_most("a failure teaches c = p: off by", off, 1e-3)

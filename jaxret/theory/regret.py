@@ -58,7 +58,7 @@ def cumulative_regret(
     comparator_losses: Float[ArrayLike, " N"],
     order: Int[ArrayLike, "*S T"],
 ) -> Float[np.ndarray, "*S T"]:
-    """Sums the differences of losses over the rounds, on the host in float64.
+    """Sum the differences of losses over the rounds, on the host in float64.
 
     Args:
       trace_losses: `Trace.loss` of one run [T] or of several [S, T].
@@ -86,7 +86,7 @@ def regret(
     *,
     tau: float | None = None,
 ) -> Regret:
-    """Measures the cumulative regret of every seed of a run.
+    """Measure the cumulative regret of every seed of a run.
 
     Args:
       run: run of a learner with a softmax.
@@ -112,7 +112,7 @@ def regret(
 
 
 def comparator(run: Run, *, tau: float | None = None) -> Comparator:
-    """Finds the comparator of a run: the best rows in a ball, or the proximal comparator.
+    """Find the comparator of a run: the best rows in a ball, or the proximal comparator.
 
     Args:
       run: run of a learner with a softmax.
@@ -139,7 +139,7 @@ def comparator(run: Run, *, tau: float | None = None) -> Comparator:
 
 
 def ball_radius(run: Run) -> float | None:
-    """Returns the radius of the ball that holds the comparator; None if it is unconstrained.
+    """Return the radius of the ball that holds the comparator; None if it is unconstrained.
 
     Args:
       run: run whose learner's projection has the radius; without a rule the radius is the length of
@@ -153,7 +153,7 @@ def ball_radius(run: Run) -> float | None:
 
 
 def temperature(run: Run, tau: float | None) -> float:
-    """Returns the temperature of a run's comparator.
+    """Return the temperature of a run's comparator.
 
     Args:
       run: run of a learner with a softmax.
@@ -179,7 +179,7 @@ def temperature(run: Run, tau: float | None) -> float:
 
 
 def start_of(run: Run) -> Task:
-    """Returns the task of a run with Theta_1 projected and without absent tools.
+    """Return the task of a run with Theta_1 projected and without absent tools.
 
     Raises:
       ValueError: if queries, labels or tools changed.
@@ -214,7 +214,7 @@ def _rule(run: Run) -> Rule:
 
 
 def _given(theta: Float[Array, "I d"], run: Run) -> Comparator:
-    """Wraps any Theta as a comparator, without certificates."""
+    """Wrap any Theta as a comparator, without certificates."""
     if theta.shape != run.task.theta.shape:
         have, want = list(theta.shape), list(run.task.theta.shape)
         raise ValueError(f"against must be rows {want}, a line for each tool, got {have}")

@@ -45,7 +45,7 @@ class Watch(NamedTuple):
 
 
 def require_constant(run: Run) -> None:
-    """Checks that the rounds of a run can be computed again from its trace.
+    """Check that the rounds of a run can be computed again from its trace.
 
     Raises:
       ValueError: if an effect of the environment changes queries, labels, tools or updates.
@@ -59,7 +59,7 @@ def require_constant(run: Run) -> None:
 
 
 def rerun_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, Any]]:
-    """Computes every seed again, once for several quantities.
+    """Compute every seed again, once for several quantities.
 
     Args:
       run: run with constant queries, labels and tools, and without delays.
@@ -82,7 +82,7 @@ def rerun_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, An
 
 
 def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
-    """Computes every seed again for one quantity.
+    """Compute every seed again for one quantity.
 
     Args:
       run: run with constant queries, labels and tools, and without delays.
@@ -122,7 +122,7 @@ def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
 
 
 def available_rows(task: Task) -> Int[np.ndarray, " n"]:
-    """Returns the rows of the available tools.
+    """Return the rows of the available tools.
 
     Returns:
       Positions [n].
@@ -131,7 +131,7 @@ def available_rows(task: Task) -> Int[np.ndarray, " n"]:
 
 
 def one_hot_labels(labels: Int[Array, " L"], like: Float[Array, " I"]) -> Float[Array, " I"]:
-    """Computes ``1[labels] / L``, which the gradient of the averaged loss subtracts from p.
+    """Compute ``1[labels] / L``, which the gradient of the averaged loss subtracts from p.
 
     Args:
       labels: [L], -1 pads.

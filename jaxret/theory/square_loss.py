@@ -75,12 +75,12 @@ class History(NamedTuple):
 
 
 def is_squarecb(learner: Learner) -> bool:
-    """Returns whether the preset `squarecb` made a learner."""
+    """Return whether the preset `squarecb` made a learner."""
     return learner.facts.origin is not None and learner.facts.origin[0] == squarecb.__name__
 
 
 def statements(run: Run) -> list[Measured]:
-    """Computes both bounds on the wrong tools shown.
+    """Compute both bounds on the wrong tools shown.
 
     Raises:
       ValueError: if the learner is not SquareCB, or the rounds cannot be computed again.
@@ -114,7 +114,7 @@ def statements(run: Run) -> list[Measured]:
 
 
 def history(run: Run) -> History:
-    """Computes a run of SquareCB again and records its predictions.
+    """Compute a run of SquareCB again and record its predictions.
 
     Raises:
       ValueError: if the learner is not SquareCB, or the rounds cannot be computed again.
@@ -131,13 +131,13 @@ def history(run: Run) -> History:
 
 
 def deciles(run: Run) -> tuple[Decile, ...]:
-    """Tests by decile whether SquareCB's predictions were calibrated."""
+    """Test by decile whether SquareCB's predictions were calibrated."""
     found = history(run)
     return calibration.by_decile(found.predictions, found.bits)
 
 
 def realizability(found: History, descent: Float[np.ndarray, " S"]) -> float:
-    """Computes the p-value of realizability for a learner that is still learning.
+    """Compute the p-value of realizability for a learner that is still learning.
 
     The smallest p over deciles and seeds is multiplied by the number of these tests, and by the
     number of rounds, since the number of rounds in a decile is not known beforehand.
@@ -177,7 +177,7 @@ def _right_bits(run: Run) -> Assumption:
 
 
 def _settings(learner: Learner) -> tuple[float, float]:
-    """Returns gamma / K and eta of a learner that `squarecb` made."""
+    """Return gamma / K and eta of a learner that `squarecb` made."""
     if not is_squarecb(learner) or learner.facts.origin is None:
         raise ValueError(f"learner {learner.name!r} was not made by the preset squarecb")
     given = json.loads(learner.facts.origin[1])

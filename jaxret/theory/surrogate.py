@@ -50,7 +50,7 @@ def excess_risk(
     predictions: Float[np.ndarray, "Q I"],
     shares: Float[np.ndarray, " Q"],
 ) -> ExcessRisk:
-    """Computes the risks and errors of Proposition B.1, and the bound of one by the other.
+    """Compute the risks and errors of Proposition B.1, and the bound of one by the other.
 
     Args:
       posteriors: eta(q), the probability of each tool to be right [Q, I].
@@ -83,7 +83,7 @@ def excess_risk(
 
 
 def _probabilities(posteriors, predictions, shares) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Converts the arrays to float64 and checks them."""
+    """Convert the arrays to float64 and check them."""
     eta, p, weights = (np.asarray(x, np.float64) for x in (posteriors, predictions, shares))
     shapes = [x.shape for x in (eta, p, weights)]
     allowed = "[Q, I], [Q, I] and [Q] with at least two tools"

@@ -73,12 +73,12 @@ class Measured(NamedTuple):
 
 
 def theorem_5_1(run: Evidence) -> Bound:
-    """Computes Theorem 5.1, for clean bits and any comparator."""
+    """Compute Theorem 5.1, for clean bits and any comparator."""
     return _bound("Theorem 5.1", run, clean_variance, noise_rate=0.0, bias=0.0)
 
 
 def theorem_b2(run: Evidence, *, noise_rate: float) -> Bound:
-    """Computes Theorem B.2: Eq. (4) with noisy bits, Eq. (10).
+    """Compute Theorem B.2: Eq. (4) with noisy bits, Eq. (10).
 
     The bias B_t has the rows ``rho q_t (2 1[i*] - 1)``, so that with z = Theta q / tau
     ``<B_t, Theta> = rho (2 z_{i*} - sum_i z_i)``. The proof's ||a + b||^2 <= 2||a||^2 + 2||b||^2
@@ -103,7 +103,7 @@ def theorem_b2(run: Evidence, *, noise_rate: float) -> Bound:
 
 
 def debiased(run: Evidence, *, noise_rate: float) -> Bound:
-    """Computes our bound for `estimators.debiased`, which has no linear part.
+    """Compute our bound for `estimators.debiased`, which has no linear part.
 
     The reward y' = (y - rho) / (1 - 2 rho) has the mean r, the clean bit, and the variance
     v = rho (1 - rho) / (1 - 2 rho)^2, for every chosen item. Hence G_t is unbiased, the proof of
@@ -132,7 +132,7 @@ def debiased(run: Evidence, *, noise_rate: float) -> Bound:
 
 
 def describe(bound: Bound, quantity: str = "regret") -> str:
-    """Formats a bound with its terms, and its assumptions one per line.
+    """Format a bound with its terms, and its assumptions one per line.
 
     Args:
       bound: bound; assumptions that fail or were not measured are marked.
@@ -151,7 +151,7 @@ def describe(bound: Bound, quantity: str = "regret") -> str:
 def _bound(
     name: str, run: Evidence, variance: Callable, *, noise_rate: float, bias: float
 ) -> Bound:
-    """Computes a bound whose ``variance(p*, sum 1/p)`` bounds E||c||^2 and ``bias`` scales B_t."""
+    """Compute a bound whose ``variance(p*, sum 1/p)`` bounds E||c||^2 and ``bias`` scales B_t."""
     require_seeds(run)
     eta = float(run.rule.eta)
     require("eta", eta, "> 0 for a regret bound", lambda x: x > 0)
@@ -180,7 +180,7 @@ def _bound(
 
 
 def from_terms(name: str, terms: dict[str, Float[np.ndarray, " S"]], *assumed: Assumption) -> Bound:
-    """Makes a bound from the terms of each seed; its value is the mean of their sum.
+    """Make a bound from the terms of each seed; its value is the mean of their sum.
 
     Args:
       name: name of the statement.
@@ -194,7 +194,7 @@ def from_terms(name: str, terms: dict[str, Float[np.ndarray, " S"]], *assumed: A
 
 
 def clean_variance(p_label, inverse_p=None):
-    """Computes ``1/p* - 2 p* + 1``, which bounds E||c||^2 of Eq. (4) for any ``sum_i 1/p_i``."""
+    """Compute ``1/p* - 2 p* + 1``, which bounds E||c||^2 of Eq. (4) for any ``sum_i 1/p_i``."""
     del inverse_p
     return 1.0 / p_label - 2.0 * p_label + 1.0
 
@@ -209,7 +209,7 @@ class Constants(NamedTuple):
 
 
 def measured_constants(run: Evidence) -> Constants:
-    """Measures the tightest constants of a run, which are not known before the run."""
+    """Measure the tightest constants of a run, which are not known before the run."""
     items = run.theta_1.shape[0]
     return Constants(
         theta=distance2(run),
@@ -220,7 +220,7 @@ def measured_constants(run: Evidence) -> Constants:
 
 
 def corollary_5_2(run: Evidence, constants: Constants) -> Bound:
-    """Computes Corollary 5.2 at the step size of the run.
+    """Compute Corollary 5.2 at the step size of the run.
 
     At ``eta = sqrt(theta / (2 rate T))`` with ``rate = q (1/p - 2 p + 1) / 2``, where it is
     smallest, its value is ``sqrt(theta q T (1 - p)(1 + 2 p) / p)``.
@@ -230,7 +230,7 @@ def corollary_5_2(run: Evidence, constants: Constants) -> Bound:
 
 
 def corollary_b3(run: Evidence, constants: Constants, *, noise_rate: float) -> Bound:
-    """Computes Corollary B.3 at the step size of the run; its term ``bias`` is the O(rho T) part.
+    """Compute Corollary B.3 at the step size of the run; its term ``bias`` is the O(rho T) part.
 
     The bias, 2 rho R I sqrt(q) T, uses ||Theta_t - U||_F <= 2 R sqrt(I), so U must be in the ball
     like Theta_t. The bound is smallest at ``eta = sqrt(theta / (2 rate T))`` with
@@ -265,7 +265,7 @@ def _uniform(
     more_terms: dict[str, float],
     more_assumptions: tuple[Assumption, ...],
 ) -> Bound:
-    """Computes a corollary, ``theta / (2 eta) + eta rate T``, from constants."""
+    """Compute a corollary, ``theta / (2 eta) + eta rate T``, from constants."""
     eta, rounds = float(run.rule.eta), run.trace.loss.shape[1]
     terms = {"start": constants.theta / (2.0 * eta), "variance": eta * rate * rounds, **more_terms}
     measured = measured_constants(run)

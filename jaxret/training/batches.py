@@ -39,7 +39,7 @@ def shuffled(
     size: int,
     seed: int,
 ) -> Batches:
-    """Makes batches in which every example comes at most once an epoch.
+    """Make batches in which every example comes at most once an epoch.
 
     The ``n % size`` examples that fill no batch differ from epoch to epoch.
 

@@ -61,7 +61,7 @@ class TrainingConfig:
         return Compute(dropout=self.dropout, dtype=self.dtype, remat=self.remat)
 
     def optimizer(self, steps: int) -> optax.GradientTransformation:
-        """Returns AdamW with warm-up, cosine decay and clipping for a run of ``steps`` updates."""
+        """Return AdamW with warm-up, cosine decay and clipping for a run of ``steps`` updates."""
         warmup = max(1, round(self.warmup * steps)) if self.warmup < 1 else int(self.warmup)
         rate = SCHEDULES[self.schedule](self.learning_rate, warmup=min(warmup, steps), total=steps)
         optimizer = optax.adamw(rate, weight_decay=self.weight_decay)
@@ -74,7 +74,7 @@ C = TypeVar("C")
 
 
 def from_plain(kind: type[C], values: Mapping[str, Any]) -> C:
-    """Makes a config from plain values, as YAML and JSON hold them.
+    """Make a config from plain values, as YAML and JSON hold them.
 
     Args:
       kind: the class of the config.

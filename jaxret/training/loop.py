@@ -51,7 +51,7 @@ class TrainState(NamedTuple):
 
 
 def start(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey) -> TrainState:
-    """Makes the state before the first step.
+    """Make the state before the first step.
 
     Args:
       params: the initial parameters.
@@ -74,7 +74,7 @@ def start(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey)
 def train_step(
     loss: Loss, optimizer: optax.GradientTransformation, *, accumulate: int = 1
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
-    """Makes one update, ``(state, batch, frozen=None) -> (state, info)``.
+    """Make one update, ``(state, batch, frozen=None) -> (state, info)``.
 
     Args:
       loss: the mean over the examples of a batch.
@@ -155,7 +155,7 @@ def fit(
     title: str = "training",
     progress: bool = True,
 ) -> Fit:
-    """Trains, and keeps the parameters with the highest validation score.
+    """Train, and keep the parameters with the highest validation score.
 
     Args:
       state: from `start`; its arrays are donated.
@@ -237,7 +237,7 @@ def fit(
 
 
 def _part(x: jax.Array, i: jax.Array, parts: int) -> jax.Array:
-    """Returns every ``parts``-th example from the i-th on, so that devices keep their examples."""
+    """Return every ``parts``-th example from the i-th on, so that devices keep their examples."""
     if len(x) % parts:
         raise ValueError(f"accumulate={parts} must divide the batch of {len(x)} examples")
     return x.reshape(-1, parts, *x.shape[1:])[:, i]

@@ -22,7 +22,7 @@ _EPS = 1e-6  # PyTorch's, in every coordinate of a difference
 
 
 def is_label(items: Int[Array, "#B N"], labels: Int[Array, "B L"]) -> Bool[Array, "B N"]:
-    """Tests whether each item is one of its row's labels; -1 is no item and no label.
+    """Test whether each item is one of its row's labels; -1 is no item and no label.
 
     Args:
       items: tools of each row [B, N], or the same for all rows [1, N].
@@ -42,7 +42,7 @@ def multi_label_bce(
     *,
     weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
-    """Computes the sigmoid cross-entropy, averaged over the tools of a row.
+    """Compute the sigmoid cross-entropy, averaged over the tools of a row.
 
         mean_i  softplus(-z_i) if i is a label else softplus(z_i)      (Tool2Vec, Sections 4.2, 4.3)
 
@@ -70,7 +70,7 @@ def softmax_ce(
     normalise: bool = False,
     weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
-    """Computes the cross-entropy of one softmax over all tools, summed over a row's labels.
+    """Compute the cross-entropy of one softmax over all tools, summed over a row's labels.
 
         - sum_{l in labels}  log softmax(z)_l
 
@@ -103,7 +103,7 @@ def triplet_margin(
     unit: bool = False,
     weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
-    """Computes the triplet margin loss.
+    """Compute the triplet margin loss.
 
         max(0, |a - p + eps| - |a - n + eps| + margin)          eps = 1e-6 in every coordinate
 
@@ -144,7 +144,7 @@ def info_nce(
     in_batch: bool = True,
     weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
-    """Computes the cross-entropy of finding a query's document among the others.
+    """Compute the cross-entropy of finding a query's document among the others.
 
         - log  e^{q.d+ / tau} / (e^{q.d+ / tau} + sum_j e^{q.d_j / tau})
 
@@ -208,5 +208,5 @@ def _float32(x):
 
 
 def _length(x):
-    """Returns Euclidean lengths, with a gradient of 0 at the zero vector."""
+    """Return Euclidean lengths, with a gradient of 0 at the zero vector."""
     return jnp.sqrt(jnp.maximum((x * x).sum(axis=1), 1e-24))

@@ -28,7 +28,7 @@ _CHUNK = 512  # anchors whose similarities to all queries are in memory at once
 def random_negatives(
     labels: Int[np.ndarray, "n L"], items: int, *, count: int, seed: int = 0
 ) -> Int[np.ndarray, "M 2+m"]:
-    """Pairs each label with wrong tools drawn without replacement.
+    """Pair each label with wrong tools drawn without replacement.
 
     Args:
       labels: the tools of each query [n, L].
@@ -55,7 +55,7 @@ def random_negatives(
 def hard_negatives(
     labels: Int[np.ndarray, "n L"], candidates: Int[np.ndarray, "n N"], *, count: int
 ) -> Int[np.ndarray, "M 2+m"]:
-    """Pairs each label with the best wrong tools of a first stage.
+    """Pair each label with the best wrong tools of a first stage.
 
     Args:
       labels: the tools of each query [n, L].
@@ -103,7 +103,7 @@ def query2query(
     allow_self: bool = False,
     seed: int = 0,
 ) -> Triplets:
-    """Mines triplets among the nearest neighbours of each query.
+    """Mine triplets among the nearest neighbours of each query.
 
     Of the ``window`` most similar queries, nearest first, the first ``per_side`` that share a tool
     with the anchor are its positives and the first ``per_side`` that share none its negatives. Each
@@ -158,7 +158,7 @@ def query2query(
 def query2desc(
     labels: Int[np.ndarray, "n L"], items: int, *, negatives: int = 5, seed: int = 0
 ) -> Int[np.ndarray, "M 3"]:
-    """Pairs each tool of a query with each of a few random wrong tools.
+    """Pair each tool of a query with each of a few random wrong tools.
 
     Args:
       labels: the tools of each query [n, L].
@@ -186,7 +186,7 @@ def query2desc(
 
 
 def _nearest(similar: Float[np.ndarray, "C n"], window: int) -> Int[np.ndarray, "C window"]:
-    """Returns the most similar columns of each row, best first, equal ones by position."""
+    """Return the most similar columns of each row, best first, equal ones by position."""
     near = np.sort(np.argpartition(similar, -window, axis=1)[:, -window:], axis=1)
     order = np.argsort(-np.take_along_axis(similar, near, axis=1), axis=1, kind="stable")
     return np.take_along_axis(near, order, axis=1)
@@ -195,7 +195,7 @@ def _nearest(similar: Float[np.ndarray, "C n"], window: int) -> Int[np.ndarray, 
 def _share(
     own: Int[np.ndarray, "C L"], labels: Int[np.ndarray, "C window L"]
 ) -> Bool[np.ndarray, "C window"]:
-    """Returns whether each neighbour has a label of the row."""
+    """Return whether each neighbour has a label of the row."""
     shares = np.zeros(labels.shape[:2], bool)
     for label in own.T:
         shares |= ((labels == label[:, None, None]) & (labels >= 0)).any(axis=2)
@@ -205,14 +205,14 @@ def _share(
 def _first(
     near: Int[np.ndarray, "C window"], wanted: Bool[np.ndarray, "C window"], count: int
 ) -> Int[np.ndarray, "C count"]:
-    """Returns the first ``count`` wanted neighbours of each row, padded with -1."""
+    """Return the first ``count`` wanted neighbours of each row, padded with -1."""
     order = np.argsort(~wanted, axis=1, kind="stable")[:, :count]
     first, is_wanted = (np.take_along_axis(x, order, axis=1) for x in (near, wanted))
     return np.where(is_wanted, first, -1)
 
 
 def _cross(anchors, positive, negative, limit, rng):
-    """Combines every anchor with its positives and negatives; keeps at most ``limit`` of them."""
+    """Combine every anchor with its positives and negatives; keep at most ``limit`` of them."""
     triplets = np.stack(
         np.broadcast_arrays(anchors[:, None, None], positive[:, :, None], negative[:, None, :]), -1
     ).reshape(len(anchors), -1, 3)

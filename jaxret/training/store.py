@@ -45,7 +45,7 @@ def fitted(
     settings: Mapping[str, Any],
     hooks: Hooks,
 ) -> Params:
-    """Reads parameters, or trains them and keeps those with the highest validation score.
+    """Read parameters, or train them and keep those with the highest validation score.
 
     Args:
       title: title of the progress bar and of the tracked metrics.
@@ -81,7 +81,7 @@ def fitted(
 
 
 def _trained(title, config, seed, params, objective, validate, folder, hooks) -> loop.Fit:
-    """Runs `loop.fit` with the settings of a config.
+    """Run `loop.fit` with the settings of a config.
 
     Several processes share each batch, each with equally many devices, and each returns arrays of
     its own.
@@ -112,7 +112,7 @@ def _trained(title, config, seed, params, objective, validate, folder, hooks) ->
 
 
 def _mesh(size: int) -> Mesh:
-    """Returns a mesh that ``size`` examples divide over, with equally many devices a process."""
+    """Return a mesh that ``size`` examples divide over, with equally many devices a process."""
     processes = jax.process_count()
     if size % processes:
         raise ValueError(

@@ -41,7 +41,7 @@ class Trainable(NamedTuple):
 
 
 def trainable(network: Module, params: Params, adapter: Lora | None, seed: int) -> Trainable:
-    """Selects the parameters to train: all of them, or an adapter's.
+    """Select the parameters to train: all of them, or an adapter's.
 
     Args:
       network: with the dropout and precision of training.

@@ -17,12 +17,12 @@ from jaxret.runtime.validate import require
 
 
 def check(most: float) -> None:
-    """Raises ValueError unless ``most``, the largest share that is dropped, is in 0 .. 1."""
+    """Raise ValueError unless ``most``, the largest share that is dropped, is in 0 .. 1."""
     require("drop_words", most, "in 0 .. 1", lambda share: 0 <= share <= 1)
 
 
 def frame(texts: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """Counts the tokens that all texts begin with and end with.
+    """Count the tokens that all texts begin with and end with.
 
     These tokens are instructions, templates and closing tokens rather than words of a query, so
     they are never dropped.
@@ -39,13 +39,13 @@ def frame(texts: Sequence[Sequence[int]]) -> tuple[int, int]:
 
 
 def _common(texts, positions) -> int:
-    """Counts the leading ``positions`` at which all texts have the same token."""
+    """Count the leading ``positions`` at which all texts have the same token."""
     differ = (i for i, at in enumerate(positions) if len({text[at] for text in texts}) > 1)
     return next(differ, len(positions))
 
 
 def droppable(lengths: Sequence[int], kept: tuple[int, int], width: int) -> Bool[np.ndarray, "B L"]:
-    """Marks the words of queries that stand at the beginning of their rows.
+    """Mark the words of queries that stand at the beginning of their rows.
 
     Args:
       lengths: tokens of each of the B queries.
@@ -63,7 +63,7 @@ def droppable(lengths: Sequence[int], kept: tuple[int, int], width: int) -> Bool
 def drop(
     key: Key[Array, ""], mask: Bool[Array, "B L"], words: Bool[Array, "B L"], most: float
 ) -> Bool[Array, "B L"]:
-    """Removes a random share of the words of each row from a mask.
+    """Remove a random share of the words of each row from a mask.
 
     Qwen3 numbers the remaining tokens without gaps; BERT leaves a gap at each dropped one.
 

@@ -11,7 +11,7 @@ def query(number, text="how?", labels=("a",), **rest):
 
 
 def grouped(sizes):
-    """Makes a data set whose group g has sizes[g] queries."""
+    """Make a data set whose group g has sizes[g] queries."""
     groups = np.repeat(np.arange(len(sizes)), sizes)
     return build("x", TOOLS, [query(i, f"text {i}", group=int(g)) for i, g in enumerate(groups)])
 

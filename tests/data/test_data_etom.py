@@ -50,7 +50,7 @@ def registry():
 
 
 def original(folder):
-    """Writes the authors' layout: a tool per step at levels 1 and 3, lists of tools at 2 and 4."""
+    """Write the authors' layout: a tool per step at levels 1 and 3, lists of tools at 2 and 4."""
     (folder / "queries").mkdir()
     (folder / "mcp_registry.json").write_text(json.dumps(registry()))
     for level, queries in ASKED.items():
@@ -64,7 +64,7 @@ def original(folder):
 
 
 def converted(folder):
-    """Writes the same data in the general layout."""
+    """Write the same data in the general layout."""
     tools = [
         {
             "id": f"{server}::{name}",

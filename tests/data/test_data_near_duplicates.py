@@ -62,7 +62,7 @@ def test_every_pair_is_compared_for_any_block_size(block, monkeypatch):
 
 
 def pairs_of(text):
-    """Returns the pairs of neighbouring words, computed independently of the library."""
+    """Return the pairs of neighbouring words, computed independently of the library."""
     words = "".join(c if c.isalnum() or c == "_" else " " for c in text.lower()).split()
     return {(words[i], words[i + 1]) for i in range(len(words) - 1)} or {tuple(words)}
 
@@ -79,7 +79,7 @@ def test_two_texts_are_near_from_the_threshold_on():
 
 
 def test_near_finds_the_most_similar_of_all_texts_and_the_first_of_equals():
-    """Compares DeskBank queries with words left out against brute force over all queries."""
+    """Compare DeskBank queries with words left out against brute force over all queries."""
     random, threshold = np.random.default_rng(0), 0.6
     texts = list(dict.fromkeys(data.load("deskbank").queries))[:300]
     near = NearDuplicates(threshold)

@@ -12,7 +12,7 @@ TOOLS = [("a", "text of a"), ("b", "text of b")]
 
 
 def dataset_of(*rows):
-    """Makes a data set from rows (text, group, split); query ids are q0, q1, ..."""
+    """Make a data set from rows (text, group, split); query ids are q0, q1, ..."""
     queries = [
         Query(id=f"q{i}", text=text, labels=("a",), group=group, split=split)
         for i, (text, group, split) in enumerate(rows)
@@ -26,7 +26,7 @@ def divided(train=20, test=5, **others):
 
 
 def assert_apart(dataset, found):
-    """Asserts that the parts cover every query once and share no text and no group."""
+    """Assert that the parts cover every query once and share no text and no group."""
     everything = np.concatenate(found)
     np.testing.assert_array_equal(np.sort(everything), np.arange(len(dataset.queries)))
     for a, b in ((0, 1), (0, 2), (1, 2)):

@@ -62,7 +62,7 @@ def write_parquet(folder, part, rows):
 
 @pytest.fixture
 def tools(tmp_path):
-    """Returns a folder that contains only the tool file."""
+    """Return a folder that contains only the tool file."""
     dump(tmp_path / "numpy_function_descriptions.json", TOOLS)
     return tmp_path
 

@@ -42,7 +42,7 @@ def task(items=38, width=8, queries=60):
 
 
 def numbers(run, name=""):
-    """Returns the trace, the final rows and the ranking metrics of a run."""
+    """Return the trace, the final rows and the ranking metrics of a run."""
     metrics = {key: found.values for key, found in jr.evaluate(run, task()).items()}
     rows = {"theta": distributed.fetch(run.states.theta)}
     found = run.trace._asdict() | rows | metrics
@@ -50,19 +50,19 @@ def numbers(run, name=""):
 
 
 def simulate(folder):
-    """Simulates several seeds of a learner that samples the items shown."""
+    """Simulate several seeds of a learner that samples the items shown."""
     return numbers(jr.simulate(jr.orag(), task(), exposures=2, seeds=SEEDS))
 
 
 def alone(folder):
-    """Simulates one seed of a learner without a blocked form, and writes a log."""
+    """Simulate one seed of a learner without a blocked form, and write a log."""
     run = jr.simulate(jr.mapped(), task(), log=folder / "log")
     run.save(folder / "rows")
     return numbers(run)
 
 
 def mesh(folder):
-    """Simulates with the catalogue split over all devices, padded if they do not divide it."""
+    """Simulate with the catalogue split over all devices, padded if they do not divide it."""
     run = jr.simulate(jr.greedy(), task(), seeds=2, devices=jax.device_count())
     (rows,) = {shard.data.shape[1] for shard in run.states.theta.addressable_shards}
     share = -(-38 // jax.device_count())
@@ -70,7 +70,7 @@ def mesh(folder):
 
 
 def method(folder):
-    """Trains and saves a reranker, loads it from the store, and ranks with both copies."""
+    """Train and save a reranker, load it from the store, and rank with both copies."""
     from jaxret.methods import files, refiner, tool2vec
     from jaxret.retrieval.retriever import refine, search
     from jaxret.training.store import Hooks
@@ -107,7 +107,7 @@ def method(folder):
 
 
 def state():
-    """Returns a state with rows split over all devices and arrays local to each process."""
+    """Return a state with rows split over all devices and arrays local to each process."""
     rows = np.arange(64.0, dtype=np.float32).reshape(16, 4)
     split = NamedSharding(sharding.make_mesh(item=jax.device_count()), P("item"))
     return {
@@ -126,7 +126,7 @@ def save(folder):
 
 
 def restore(folder):
-    """Restores a checkpoint that a different number of processes may have saved."""
+    """Restore a checkpoint that a different number of processes may have saved."""
     target = jax.tree.map(lambda x: np.zeros_like(x) if isinstance(x, np.ndarray) else x, state())
     with Checkpointer(folder / "state") as checkpoints:
         saved = checkpoints.restore_latest(target)
@@ -139,14 +139,14 @@ def restore(folder):
 
 
 def who(folder):
-    """Prints the index of this process, the number of processes and devices, and visible GPUs."""
+    """Print the index of this process, the number of processes and devices, and visible GPUs."""
     gpus = jax.config.values["jax_cuda_visible_devices"]
     print("who", jax.process_index(), jax.process_count(), jax.device_count(), gpus)
     return {}
 
 
 def agree(folder):
-    """Tests agreement on values that differ between processes; process 0 is slow."""
+    """Test agreement on values that differ between processes; process 0 is slow."""
     mine, count = jax.process_index(), jax.process_count()
     assert distributed.agreed(mine + 7) == 7
     assert distributed.agreed(mine == 0) is True
@@ -163,7 +163,7 @@ def agree(folder):
 
 
 def fail(folder):
-    """Raises an error in the last process only, while the others wait for that process."""
+    """Raise an error in the last process only, while the others wait for that process."""
     if jax.process_index() == jax.process_count() - 1:
         raise ArithmeticError("here alone")
     distributed.wait()
@@ -171,7 +171,7 @@ def fail(folder):
 
 
 def chunks(folder):
-    """Simulates in chunks with checkpoints, and may be killed or stopped in one of them.
+    """Simulate in chunks with checkpoints, and may be killed or stopped in one of them.
 
     KILLED=PROCESS:CHUNK kills that process in that chunk with SIGKILL. STOPPED=PROCESS:CHUNK sends
     it SIGTERM, after which only the final checkpoint is saved.

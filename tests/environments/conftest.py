@@ -25,7 +25,7 @@ class Told(NamedTuple):
 
 
 def make_task(items=8, width=6, queries=40, labels=2, seed=0) -> jr.Task:
-    """Makes a task of random unit vectors; every second query has only its first label."""
+    """Make a task of random unit vectors; every second query has only its first label."""
     rng = np.random.default_rng(seed)
     theta, vectors = rng.normal(size=(items, width)), rng.normal(size=(queries, width))
     right = np.stack([rng.permutation(items)[:labels] for _ in range(queries)])
@@ -35,7 +35,7 @@ def make_task(items=8, width=6, queries=40, labels=2, seed=0) -> jr.Task:
 
 
 def make_scribe(capacity: int, *, spy=lambda feedback: None) -> Learner:
-    """Makes a learner that samples tools from its softmax, never updates and records feedback."""
+    """Make a learner that samples tools from its softmax, never updates and records feedback."""
     inner = jr.orag(tau=0.5, eta=0.0)
 
     def init(theta, available=None):
@@ -61,14 +61,14 @@ def make_scribe(capacity: int, *, spy=lambda feedback: None) -> Learner:
 
 
 def make_stream(task: jr.Task, order) -> Stream:
-    """Makes a stream of the task's queries in a given order."""
+    """Make a stream of the task's queries in a given order."""
     order = jnp.asarray(order, jnp.int32)
     return Stream(jnp.asarray(task.queries), jnp.asarray(task.labels), order)
 
 
 @pytest.fixture(scope="session")
 def stream() -> Callable[..., Stream]:
-    """Returns `make_stream`, a function of a task and an order."""
+    """Return `make_stream`, a function of a task and an order."""
     return make_stream
 
 
@@ -79,13 +79,13 @@ def task() -> jr.Task:
 
 @pytest.fixture(scope="session")
 def scribe() -> Callable[..., Learner]:
-    """Returns `make_scribe`, a function of the number of answers to record."""
+    """Return `make_scribe`, a function of the number of answers to record."""
     return make_scribe
 
 
 @pytest.fixture(scope="session")
 def sixteen() -> jr.Task:
-    """Makes a task of 16 items and 20 queries with two labels each."""
+    """Make a task of 16 items and 20 queries with two labels each."""
     rng = np.random.default_rng(0)
     unit = lambda *shape: (x := rng.normal(size=shape)) / np.linalg.norm(x, axis=1)[:, None]  # noqa: E731
     labels = np.stack([rng.permutation(16)[:2] for _ in range(20)])
@@ -94,7 +94,7 @@ def sixteen() -> jr.Task:
 
 @pytest.fixture(scope="session")
 def blocked_effects(sixteen) -> Environment:
-    """Returns every effect that has a blocked form, for 60 rounds of `sixteen`."""
+    """Return every effect that has a blocked form, for 60 rounds of `sixteen`."""
     ids = np.arange(16)
     return Environment(
         noise_rate=jnp.asarray(ids / 40.0),
@@ -110,7 +110,7 @@ def blocked_effects(sixteen) -> Environment:
 
 @pytest.fixture(scope="session")
 def all_effects(sixteen, blocked_effects) -> Environment:
-    """Adds the interventions to `blocked_effects`."""
+    """Add the interventions to `blocked_effects`."""
     after = np.roll(sixteen.theta, 1, axis=0)
     return blocked_effects._replace(
         delay=interventions.Delay(jnp.full(10, 1 / 10)),

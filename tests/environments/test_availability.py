@@ -9,7 +9,7 @@ from jaxret.environments.environment import Environment, available_at
 
 
 def by_round(pattern, rounds):
-    """Returns which items are available in each round, [T, I]."""
+    """Return which items are available in each round, [T, I]."""
     environment = Environment(**pattern._asdict())
     every = jnp.ones(len(pattern.arrives), bool)
     return np.stack([available_at(environment, jnp.asarray(t), every) for t in range(rounds)])

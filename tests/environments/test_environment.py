@@ -275,7 +275,7 @@ class Outage(NamedTuple):
 
 @pytest.mark.parametrize("form", ["scan", "blocked", "mesh of 8 devices"])
 def test_an_effect_in_one_file_runs_in_every_form(form):
-    """Uses 12 items, so that a mesh of 8 pads the arrays to 16, and checks each round by hand."""
+    """Use 12 items, so that a mesh of 8 pads the arrays to 16, and check each round by hand."""
     rng = np.random.default_rng(1)
     unit = lambda *shape: (x := rng.normal(size=shape)) / np.linalg.norm(x, axis=1)[:, None]  # noqa: E731
     labels = np.stack([rng.permutation(12)[:2] for _ in range(30)])

@@ -86,7 +86,7 @@ def test_missing_answers_have_their_shares_and_are_nan_in_the_trace(task):
 
 @pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()], ids=["blocked", "scan"])
 def test_a_learner_learns_from_answered_rounds_alone(task, learner):
-    """Repeats only the answered rounds, one by one."""
+    """Repeat only the answered rounds, one by one."""
     environment = jr.Environment(
         censoring=feedback.censored_by_success(after_success=0.5, after_failure=0.5)
     )

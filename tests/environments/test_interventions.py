@@ -33,7 +33,7 @@ GREEDY = Family(jr.greedy, jr.greedy)
 
 @functools.cache
 def plain(learner, seed):
-    """Compiles the rounds of a stream without interventions."""
+    """Compile the rounds of a stream without interventions."""
     key = jax.random.key(seed)
     return jax.jit(lambda state, stream: scan_rounds(learner, state, Environment(), stream, key))
 
@@ -45,7 +45,7 @@ def same(got, expected):
 
 @pytest.fixture(scope="module")
 def rounds(task, scribe):
-    """Returns the feedback of each round; the query of each round is different."""
+    """Return the feedback of each round; the query of each round is different."""
     rng = np.random.default_rng(1)
     queries = rng.normal(size=(ROUNDS, task.theta.shape[1])).astype(np.float32)
     labels = rng.integers(8, size=(ROUNDS, 1)).astype(np.int32)
@@ -68,7 +68,7 @@ def rounds(task, scribe):
 
 
 def arrivals(rounds):
-    """Returns the rounds whose answers arrived, in order of arrival, and the rounds of arrival."""
+    """Return the rounds whose answers arrived, in order of arrival, and the rounds of arrival."""
     told, _, counts, *_, queries = rounds
     place = {query.tobytes(): t for t, query in enumerate(queries)}
     sent = [place[query.tobytes()] for query in told.query[: told.count]]
@@ -111,7 +111,7 @@ def test_the_environment_counts_queries_and_the_learner_counts_answers(rounds):
 
 @pytest.mark.parametrize("preset", [jr.greedy, jr.full_information], ids=lambda f: f.__name__)
 def test_a_late_answer_updates_the_current_state(task, preset):
-    """Repeats the run with a heap of pending answers; all answers have the same delay."""
+    """Repeat the run with a heap of pending answers; all answers have the same delay."""
     learner, late = preset(tau=0.2, eta=0.05), 5
     environment = Environment(delay=fixed_delay(late))
     run = jr.simulate(learner, task, exposures=2, environment=environment)
@@ -189,14 +189,14 @@ def test_bad_delays_are_refused(make, message):
 
 @pytest.fixture(scope="module")
 def after(task):
-    """Returns new documents for all tools except the first two."""
+    """Return new documents for all tools except the first two."""
     rows = np.random.default_rng(5).normal(size=task.theta.shape)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return np.where(np.arange(8)[:, None] < 2, task.theta, rows).astype(np.float32)
 
 
 def rewritten_rows(learnt, before, after, how):
-    """Computes the formula of `Rewriting` on the unit sphere."""
+    """Compute the formula of `Rewriting` on the unit sphere."""
     carried = after.astype(np.float64) + learnt - before
     moved = {"keep": learnt, "reset": after, "carry": carried}[how]
     moved = moved / np.linalg.norm(moved, axis=1, keepdims=True)
@@ -357,7 +357,7 @@ def test_effects_without_consequences_leave_the_plain_run(sixteen):
 
 @pytest.fixture(scope="module")
 def straight(sixteen, all_effects):
-    """Simulates all effects on two seeds of a bandit and of an oracle, whose labels are delayed."""
+    """Simulate all effects on two seeds of a bandit and of an oracle, whose labels are delayed."""
     learners = jr.orag(tau=0.3, eta=0.02, k=3), jr.full_information(tau=0.3)
 
     def simulate(which, **more):
@@ -421,7 +421,7 @@ def test_seeds_under_vmap_are_the_seeds_one_by_one(sixteen, all_effects):
 
 @pytest.mark.parametrize("oracle", [False, True])
 def test_no_effect_gives_labels_to_a_learner_that_is_no_oracle(sixteen, all_effects, oracle):
-    """Checks the feedback and the memory of the interventions."""
+    """Check the feedback and the memory of the interventions."""
     told = []
     inner = (jr.full_information if oracle else jr.greedy)(tau=0.3)
 

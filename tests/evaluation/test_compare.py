@@ -18,7 +18,7 @@ simulate = partial(jr.simulate, seeds=4, form="scan")
 
 @pytest.fixture(scope="module")
 def runs():
-    """Returns runs of three learners on one stream, and a test task with other queries."""
+    """Return runs of three learners on one stream, and a test task with other queries."""
     rng = np.random.default_rng(0)
     labels = rng.integers(12, size=150)
     usage = rng.normal(size=(12, 8))
@@ -87,7 +87,7 @@ def test_the_interval_is_that_of_a_normal_mean_where_queries_are_independent():
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
 def test_an_interval_is_as_wide_as_its_confidence_says(confidence):
-    """Expects a half-width of z standard errors, so 90 % (1.64) and 95 % (1.96) differ."""
+    """Expect a half-width of z standard errors, so 90 % (1.64) and 95 % (1.96) differ."""
     values = np.random.default_rng(4).normal(0.1, 1.0, (1, 900))
     given = {} if confidence == 0.95 else {"confidence": confidence}  # 0.95 is the default
     found = compare.compare_paired(
@@ -157,7 +157,7 @@ def test_retrievers_rows_and_lists_are_compared_with_runs_and_with_each_other(ru
 
 
 def test_runs_of_other_seeds_or_another_order_are_not_paired(runs):
-    """Tests other seeds with the same order, and another order with the same seeds."""
+    """Test other seeds with the same order, and another order with the same seeds."""
     (frozen, greedy, _), test = runs
     others = [
         replace(frozen, seeds=(4, 5, 6, 7)),

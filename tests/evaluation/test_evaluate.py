@@ -20,7 +20,7 @@ def run(task):
 
 
 def as_trec_eval(task, theta, measure):
-    """Returns the measure of every query as trec_eval computes it."""
+    """Return the measure of every query as trec_eval computes it."""
     scores = task.queries.astype(np.float64) @ theta.astype(np.float64).T
     ranked = {str(n): dict(zip(task.ids, row, strict=True)) for n, row in enumerate(scores)}
     right = {str(n): {task.ids[i]: 1 for i in row if i >= 0} for n, row in enumerate(task.labels)}
@@ -86,7 +86,7 @@ def test_embeddings_have_their_own_absent_tools(run, small):
 
 
 def full_lists(task, theta):
-    """Ranks all tools of each query by inner product; ties go to the lower index."""
+    """Rank all tools of each query by inner product; ties go to the lower index."""
     scores = task.queries @ theta.T
     return np.argsort(-scores, axis=1, kind="stable")
 

@@ -39,7 +39,7 @@ I, L, N, K = len(TOOL_IDS), 13, 80, 10
 
 @pytest.fixture
 def tied():
-    """Makes scores with about fifteen items per value, and 1 to 13 labels per query."""
+    """Make scores with about fifteen items per value, and 1 to 13 labels per query."""
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 4, (N, I)).astype(np.float32)
     labels = np.full((N, L), -1, np.int32)
@@ -50,7 +50,7 @@ def tied():
 
 
 def trec_eval(scores, labels, available=None):
-    """Computes R@10, nDCG@10 and Success@1 of each query with the reference implementation."""
+    """Compute R@10, nDCG@10 and Success@1 of each query with the reference implementation."""
     ranked = range(I) if available is None else np.flatnonzero(available)
     qrels = {f"q{n}": {TOOL_IDS[i]: 1 for i in row if i >= 0} for n, row in enumerate(labels)}
     run = {f"q{n}": {TOOL_IDS[i]: float(row[i]) for i in ranked} for n, row in enumerate(scores)}
@@ -140,7 +140,7 @@ def test_evaluate_agrees_with_trec_eval_for_every_chunk(tied, chunk, share_avail
 
 
 def lists_of(scores, k):
-    """Returns the k best items of each query in trec_eval's order."""
+    """Return the k best items of each query in trec_eval's order."""
     return np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
 
 

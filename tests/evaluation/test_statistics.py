@@ -8,7 +8,7 @@ from jaxret.evaluation.statistics import area_under_roc, cohens_kappa, holm, per
 
 
 def test_values_per_tool_keep_the_mean_and_give_the_clustered_error():
-    """Compares with the clustered variance of a mean as a double sum over queries of one tool."""
+    """Compare with the clustered variance of a mean as a double sum over queries of one tool."""
     rng = np.random.default_rng(0)
     tools = rng.integers(0, 20, 300)
     values = rng.standard_normal(20)[tools] + 0.3 * rng.standard_normal(300)
@@ -56,7 +56,7 @@ def test_the_area_under_the_curve_counts_pairs_that_are_in_order():
 
 
 def test_kappa_is_agreement_beyond_chance():
-    """Compares with scikit-learn, and by hand: 35 of 50 agree, and 50 % would by chance."""
+    """Compare with scikit-learn, and by hand: 35 of 50 agree, and 50 % would by chance."""
     metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn: install jaxret[tsne]")
     one = np.repeat([True, True, False, False], [20, 5, 10, 15])
     other = np.repeat([True, False, True, False], [20, 5, 10, 15])

@@ -14,7 +14,7 @@ from experiments.common.config import CONFIGS
 
 
 def config_of(name: str, *overrides: str) -> DictConfig:
-    """Composes ``configs/NAME.yaml`` with some of its settings overridden.
+    """Compose ``configs/NAME.yaml`` with some of its settings overridden.
 
     Hydra needs 0.2 to 0.5 s, so each choice of blocks is composed once in a process, and values are
     set on a copy. Hydra itself composes the whole if that fails, and so words the error.
@@ -31,7 +31,7 @@ def config_of(name: str, *overrides: str) -> DictConfig:
 
 
 def composed(name: str, *overrides: str) -> DictConfig:
-    """Composes ``configs/NAME.yaml`` anew, for blocks that change while the process runs."""
+    """Compose ``configs/NAME.yaml`` anew, for blocks that change while the process runs."""
     with initialize_config_dir(CONFIGS, version_base="1.3"):
         return compose(name, list(overrides))
 
@@ -40,7 +40,7 @@ _once = cache(composed)
 
 
 def _sets_a_value(line: str) -> bool:
-    """Returns whether Hydra would set one value, rather than choose a block, add or delete."""
+    """Return whether Hydra would set one value, rather than choose a block, add or delete."""
     override = _parsed(line)
     chooses = override.key_or_group in ConfigStore.instance().repo or override.package is not None
     return override.type is OverrideType.CHANGE and not chooses and not override.is_sweep_override()
@@ -52,7 +52,7 @@ def _parsed(line: str) -> Override:
 
 
 def in_world(world, directory) -> list[str]:
-    """Returns overrides that select the data and encoder of ``world`` and an output folder."""
+    """Return overrides that select the data and encoder of ``world`` and an output folder."""
     return [
         "dataset=jsonl",
         f"dataset.path={world / 'data'}",

@@ -15,7 +15,7 @@ WIDTH, TOOLS = 16, 24
 
 @pytest.hookimpl(tryfirst=True)  # before pytest evaluates marks
 def pytest_collection_modifyitems(items):
-    """Marks tests as slow if they use the fixture `finished`, which runs a whole experiment."""
+    """Mark tests as slow if they use the fixture `finished`, which runs a whole experiment."""
     for item in items:
         here = item.path.parent == Path(__file__).parent
         if here and "finished" in getattr(item, "fixturenames", ()):
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """Makes a folder with a data set, an encoder and a place for models."""
+    """Make a folder with a data set, an encoder and a place for models."""
     folder = tmp_path_factory.mktemp("world")
     bank = data.load("deskbank", part="all")
     rows = [i for i, right in enumerate(bank.labels) if (right < TOOLS).all() and right[0] >= 0]
@@ -43,7 +43,7 @@ def world(tmp_path_factory):
 
 
 def tiny_encoder(folder, texts):
-    """Makes a two-layer BERT with random weights whose vocabulary is the words of some texts."""
+    """Make a two-layer BERT with random weights whose vocabulary is the words of some texts."""
     folder.mkdir()
     split = pre_tokenizers.BertPreTokenizer()
     words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}

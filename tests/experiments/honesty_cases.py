@@ -61,7 +61,7 @@ def drawn(cfg, task, seed):
 
 
 def chosen_and_rest(cfg, task, seed):
-    """Splits off a validation part; the rest is streamed."""
+    """Split off a validation part; the rest is streamed."""
     [validation] = task.parts(validation=cfg.validation, seeds=[seed]).validation
     return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}
 
@@ -72,7 +72,7 @@ def own(cfg, task, seed):
 
 
 def by_question(cfg, task, seed):
-    """Splits hops by question into a validation part and a rest, which is streamed."""
+    """Split hops by question into a validation part and a rest, which is streamed."""
     chosen, rest = split_by_group(
         by_evidence(task.dataset).groups, (cfg.validation, 1 - cfg.validation), seed
     )
@@ -80,7 +80,7 @@ def by_question(cfg, task, seed):
 
 
 def single_labels(cfg, task, seed):
-    """Splits the queries with one label into a validation part and a rest, which is streamed."""
+    """Split the queries with one label into a validation part and a rest, which is streamed."""
     rows = (task.labels >= 0).sum(axis=1) == 1
     validation = task.parts(validation=cfg.validation, seeds=[seed]).validation[0][rows]
     return {"validation": np.flatnonzero(validation), "training": np.flatnonzero(~validation)}

@@ -4,7 +4,7 @@ from tests.experiments.configs import config_of, in_world
 
 
 def configure(name, world, tmp_path, *more):
-    """Composes settings with the data of the small world and the table in ``tmp_path``."""
+    """Compose settings with the data of the small world and the table in ``tmp_path``."""
     where = [
         *in_world(world, tmp_path / "run"),
         f"table={tmp_path / 'table.npz'}",

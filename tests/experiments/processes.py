@@ -19,7 +19,7 @@ ROOT = Path(CONFIGS).parent
 
 
 def start(module: str, *overrides: str, **environment: str) -> subprocess.Popen:
-    """Starts ``python -m module``; by default it shares the cache of compiled programs."""
+    """Start ``python -m module``; by default it shares the cache of compiled programs."""
     names = {
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
@@ -36,7 +36,7 @@ def start(module: str, *overrides: str, **environment: str) -> subprocess.Popen:
 
 @contextmanager
 def stopped_at(count: int) -> Iterator[None]:
-    """Sends SIGTERM when the enclosed run reaches a chunk, and expects the run to stop there."""
+    """Send SIGTERM when the enclosed run reaches a chunk, and expect the run to stop there."""
     steps, step = [], Simulation.step
 
     def stopped(simulation, *args):

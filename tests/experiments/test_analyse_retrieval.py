@@ -33,7 +33,7 @@ def configure(folder, directory, *overrides):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Writes the first tools of DeskBank and the queries that need only these tools."""
+    """Write the first tools of DeskBank and the queries that need only these tools."""
     bank = data.load("deskbank", part="all")
     folder = tmp_path_factory.mktemp("desk")
     render = template("full")
@@ -56,7 +56,7 @@ def finished(folder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def world(folder):
-    """Returns test queries with vectors and label sets, and tools by document and by usage."""
+    """Return test queries with vectors and label sets, and tools by document and by usage."""
     dataset = data.load("jsonl", folder)
     encoder = encoders.load_encoder("minilm")
     arguments = {"cache": encoders.cache_directory(), "progress": False}
@@ -137,7 +137,7 @@ def test_half_of_the_misses_by_hand():
 
 
 def test_chance_alone_gives_the_deviation_of_a_binomial():
-    """Simulates 200 tools with five queries each and one probability of a miss."""
+    """Simulate 200 tools with five queries each and one probability of a miss."""
     rng = np.random.default_rng(1)
     labels = np.repeat(np.arange(200), 5)[:, None]
     items = np.where(rng.random(1000)[:, None] < 0.3, 999, labels)

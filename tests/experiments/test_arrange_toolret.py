@@ -12,7 +12,7 @@ from tests.experiments.configs import config_of
 
 
 def arranged(path, *more):
-    """Converts DeskBank."""
+    """Convert DeskBank."""
     desk = "tasks={desk:{source:{name:deskbank},category:customized,instruction:Find it.}}"
     cfg = config_of("arrange_toolret", f"path={path}", "~tasks", f"+{desk}", *more)
     arrange_toolret.main(cfg)

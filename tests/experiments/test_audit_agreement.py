@@ -27,7 +27,7 @@ def key(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Writes a data set and a reader's verdicts; only the last document had a profile then."""
+    """Write a data set and a reader's verdicts; only the last document had a profile then."""
     (tmp_path / "sets" / "few").mkdir(parents=True)
     rows = [{"id": x["name"], "name": x["name"], "documentation": x} for x in DOCUMENTS]
     profile = {"function": "Draws.", "tags": ["line"], "when_to_use": "A line is missing."}
@@ -63,7 +63,7 @@ def configure(folder, url, *more):
 
 
 def says(messages, number):
-    """Says yes to the function criterion; for guidance, p(yes) grows with the text's length."""
+    """Say yes to the function criterion; for guidance, p(yes) grows with the text's length."""
     text = messages[-1]["content"]
     if audit_agreement.CRITERIA["states_function"] in text:
         return Reply("yes", first=(("yes", 0.9), ("no", 0.1)))

@@ -91,7 +91,7 @@ def test_learners_see_bits_except_oracles_and_static_retrieval(world):
 
 
 def test_a_learner_ranks_as_the_held_out_protocol_says(finished):
-    """Uses the benchmark's search, also with query maps, at the setting that validates best."""
+    """Use the benchmark's search, also with query maps, at the setting that validates best."""
     directory, results = finished
     for name in ("greedy", "greedy+once", "mapped", "full_information"):
         held = step(directory, f"{name}-stream")
@@ -129,7 +129,7 @@ def test_a_reranker_sorts_ten_documents_and_refit_searches_all_again(finished):
 
 @pytest.mark.slow
 def test_bits_make_retrieval_better_and_labels_more_so(world, tmp_path):
-    """Uses an encoder that knows words; the random one of the small world cannot generalise."""
+    """Use an encoder that knows words; the random one of the small world cannot generalise."""
     names = "methods=[documents,greedy,full_information]"
     real = ["encoder.path=null", "cache=null"]
     results = evaluate_retrieval.main(configure(world, tmp_path, names, *real))

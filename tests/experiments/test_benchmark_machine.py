@@ -45,7 +45,7 @@ def test_the_cpus_of_this_process_are_counted_and_named():
 
 
 def test_passes_in_place_take_as_long_as_they_move_bytes(monkeypatch):
-    """Uses a clock that advances one second for each pass over 4,000 bytes."""
+    """Use a clock that advances one second for each pass over 4,000 bytes."""
     now = [0.0]
 
     def jit(f, donate_argnums):

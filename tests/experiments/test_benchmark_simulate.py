@@ -16,7 +16,7 @@ FORMS = ["64x16/floor", "64x16/blocked", "64x16/scan", "grid/one_program", "grid
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """Runs the benchmark; returns its results and what it printed."""
+    """Run the benchmark; return its results and what it printed."""
     directory = tmp_path_factory.mktemp("benchmark_simulate")
     small = ["sizes=[64x16]", "floats=1e6", "repeats=2", "with_torch=false"]
     small += ["grid.items=32", "grid.width=8", "grid.rounds=128", "grid.seeds=2", "grid.steps=2"]

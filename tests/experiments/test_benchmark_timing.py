@@ -55,7 +55,7 @@ def test_the_stated_number_of_operations_of_the_blocked_form_is_right():
 
 
 def test_the_stated_number_of_operations_of_a_network_is_right():
-    """Compares with XLA's count of all operations, 99% of which are matrix products here."""
+    """Compare with XLA's count of all operations, 99% of which are matrix products here."""
     network, ids, mask = (
         Bert.functions(CONFIG),
         jnp.zeros((3, 32), jnp.int32),
@@ -123,7 +123,7 @@ def test_the_limit_that_binds_is_printed(capsys):
 
 
 def multiply_adds(jaxpr) -> int:
-    """Counts the multiply-adds of all products of a program, including repetitions by loops."""
+    """Count the multiply-adds of all products of a program, including repetitions by loops."""
     count = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":

@@ -19,7 +19,7 @@ def begin(folder, number, **settings):
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Makes a sweep of two finished runs, one that is in progress and one that has just begun."""
+    """Make a sweep of two finished runs, one that is in progress and one that has just begun."""
     for number, noise in enumerate((0.1, 0.02)):
         run = begin(tmp_path, number, noise=noise, seeds=[0, 1])
         accuracy = np.array([0.4, 0.6]) - noise

@@ -30,7 +30,7 @@ def run(*words, module="experiments.orag"):
     ],
 )
 def test_wrong_input_ends_in_one_line_and_status_2(tmp_path, words, line):
-    """Covers bad names, bad values and errors that Hydra raises."""
+    """Cover bad names, bad values and errors that Hydra raises."""
     ended = run(*words, f"hydra.run.dir={tmp_path}")
     assert ended.returncode == 2
     [said] = ended.stderr.splitlines()

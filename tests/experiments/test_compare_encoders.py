@@ -25,7 +25,7 @@ def configure(world, directory, *overrides):
 
 
 def values(world, directory, rates):
-    """Runs the experiment; returns each result, one value per seed."""
+    """Run the experiment; return each result, one value per seed."""
     changes = ("other.layers=1", f"learners.greedy.eta_over_tau=[{rates}]")
     compare_encoders.main(configure(world, directory, *changes))
     found = tracking.read_results(directory)

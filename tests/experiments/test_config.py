@@ -39,7 +39,7 @@ def configure(*overrides, name="orag"):
 
 @pytest.fixture(scope="module")
 def everyone():
-    """Returns a grid for every learner in the file."""
+    """Return a grid for every learner in the file."""
     names = ",".join(NAMES["learner"])
     return {grid.name: grid for grid in learner_grids(configure(f"learner=[{names}]"))}
 
@@ -53,7 +53,7 @@ LEARNERS = [
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_of_the_file_runs(everyone, name):
-    """Runs three rounds with the first setting of the learner's grid."""
+    """Run three rounds with the first setting of the learner's grid."""
     rng = np.random.default_rng(0)
     theta, queries = (rng.standard_normal((n, 6)).astype(np.float32) for n in (12, 3))
     theta, queries = (jnp.asarray(x / np.linalg.norm(x, axis=1)[:, None]) for x in (theta, queries))
@@ -148,7 +148,7 @@ def test_a_learner_chosen_by_name_can_be_changed_on_the_command_line():
 
 
 def test_every_config_with_learners_names_some_that_can_be_made():
-    """Uses the settings that the config itself sets for the learners, too."""
+    """Use the settings that the config itself sets for the learners, too."""
     files = [path.stem for path in Path(CONFIGS).glob("*.yaml")]
     blocks = {name: table(name) for name in files if name not in TABLES.values()}
     blocks |= blocks.pop("variants")
@@ -171,7 +171,7 @@ def test_unknown_names_are_refused_in_one_sentence(override, message):
 
 @pytest.fixture(name="copied")
 def copied_data(world, tmp_path):
-    """Returns a copy of the small data set that a test may change."""
+    """Return a copy of the small data set that a test may change."""
     shutil.copytree(world / "data", tmp_path / "data")
     return tmp_path / "data"
 

@@ -31,7 +31,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def folder(world, tmp_path_factory):
-    """Writes two data sets: the small world, and three tools one of which is never a label."""
+    """Write two data sets: the small world, and three tools one of which is never a label."""
     folder = tmp_path_factory.mktemp("folder")
     shutil.copytree(world / "data", folder / "apibench-torchhub")
     (folder / "mine").mkdir()
@@ -47,7 +47,7 @@ def folder(world, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table(world, folder, tmp_path_factory):
-    """Returns the run's directory, its results and what it printed for the two data sets."""
+    """Return the run's directory, its results and what it printed for the two data sets."""
     directory = tmp_path_factory.mktemp("run")
     mine = "+datasets.mine={name: jsonl, path: mine, document: terse}"
     cfg = configure(world, directory, f"folder={folder}", "only=[torchhub,mine]", mine)

@@ -25,7 +25,7 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def finished(world, tmp_path_factory):
-    """Runs the job in the test's own process; returns its folder."""
+    """Run the job in the test's own process; return its folder."""
     folder = tmp_path_factory.mktemp("one")
     orag.main(config_of("orag", *SMALL, *in_world(world, folder)))
     return folder
@@ -42,7 +42,7 @@ def assert_same_steps(folder, expected):
 
 
 def test_if_a_process_is_killed_all_end_and_the_same_command_resumes(finished, world, tmp_path):
-    """Kills the process that writes the results; `tests.runtime` kills another one of four."""
+    """Kill the process that writes the results; `tests.runtime` kills another one of four."""
     run, steps = tmp_path / "run", tmp_path / "run" / "steps"
     job = ["experiments.orag", *SMALL, *in_world(world, run), "distributed=auto"]
     with together.started(job, tmp_path / "said", 2) as processes:

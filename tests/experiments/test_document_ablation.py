@@ -30,7 +30,7 @@ def finished(world, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def oracle(world):
-    """Returns queries, label sets, and a function from profile fields to document vectors."""
+    """Return queries, label sets, and a function from profile fields to document vectors."""
     dataset = data.load("jsonl", world / "data")
     encoder = encoders.load_encoder("minilm", world / "encoder")
     queries = encoders.encode(encoder, dataset.queries, kind="query", cache=None, progress=False)

@@ -40,7 +40,7 @@ def qrels_of(copy, task):
 
 
 def judged(path, qrels):
-    """Computes nDCG@10, recall@10 and completeness@10 of every query with trec_eval."""
+    """Compute nDCG@10, recall@10 and completeness@10 of every query with trec_eval."""
     values = {"ndcg@10": {}, "recall@10": {}}
     names = {nDCG @ 10: "ndcg@10", R @ 10: "recall@10"}
     scored = list(ir_measures.read_trec_run(str(path)))
@@ -109,7 +109,7 @@ def test_means_by_hand():
 
 @pytest.fixture
 def asked(world, copy, tmp_path):
-    """Makes the `World` of a run without running it."""
+    """Make the `World` of a run without running it."""
     return evaluate_toolret.World(configure(world, copy, tmp_path), None, benchmark(copy))
 
 

@@ -29,7 +29,7 @@ def key(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Writes tools, one with an old profile, one with plain text and one with JSON as a string."""
+    """Write tools, one with an old profile, one with plain text and one with JSON as a string."""
     tools = [
         {"id": f"tool-{i}", "documentation": {"name": f"tool-{i}", "description": f"Does {i}."}}
         for i in range(TOOLS)

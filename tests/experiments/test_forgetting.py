@@ -33,7 +33,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def finished(world):
-    """Runs the experiment with the first two coordinates in place of t-SNE, which is slow."""
+    """Run the experiment with the first two coordinates in place of t-SNE, which is slow."""
     cfg = configure(world, world / "forgetting")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forgetting.tsne, "project", lambda vectors, seed: vectors[:, :2])
@@ -44,7 +44,7 @@ def finished(world):
 
 
 def ndcg(theta, queries, labels, k=10):
-    """Computes nDCG from a full sort, for queries with one label or more."""
+    """Compute nDCG from a full sort, for queries with one label or more."""
     values = []
     for query, right in zip(queries, labels, strict=True):
         best = np.argsort(-(theta @ query), kind="stable")[:k]

@@ -187,7 +187,7 @@ PAIRS = [("Plain words.", "do it"), ("do that", "A longer wish."), ("same", "sam
 
 
 def verdicts(pick, monkeypatch, pairs=PAIRS, **options):
-    """Returns a function that judges pairs; the verdict of a pair is A, B, tie or invalid text."""
+    """Return a function that judges pairs; the verdict of a pair is A, B, tie or invalid text."""
     monkeypatch.setenv("OPENAI_API_KEY", "any")
 
     def answer(messages, i):

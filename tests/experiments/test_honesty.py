@@ -48,7 +48,7 @@ class Streams:
         patch.setattr(RunDirectory, "save_figure", lambda *figure: None)
 
     def of(self, pattern):
-        """Returns the (simulation, seed) pairs that match a pattern."""
+        """Return the (simulation, seed) pairs that match a pattern."""
         found = [key for key in self.streamed if fnmatch(key[0], pattern)]
         assert found, f"no simulation {pattern} in {list(self.streamed)}"
         return found
@@ -101,14 +101,14 @@ RANKED = ("recall", "ndcg", "completeness")
 
 
 def step(simulation, states, settings, order):
-    """Returns the state unchanged and a trace of zeros in place of rounds."""
+    """Return the state unchanged and a trace of zeros in place of rounds."""
     kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
     return states, Trace._make(np.zeros(order.shape, kind) for kind in kinds.values())
 
 
 @pytest.fixture(scope="module", params=CASES)
 def noted(request, world, tmp_path_factory):
-    """Returns a case, the positions of its parts, the recorded streams and the results."""
+    """Return a case, the positions of its parts, the recorded streams and the results."""
     case = CASES[request.param]
     cfg = configure(request.param, world, tmp_path_factory.mktemp("run"))
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)

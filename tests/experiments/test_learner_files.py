@@ -26,7 +26,7 @@ greedy = one
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
-    """Removes the learners that a test registered with Hydra."""
+    """Remove the learners that a test registered with Hydra."""
     repo = ConfigStore.instance().repo
     monkeypatch.setitem(repo, "learner", dict(repo["learner"]))
 

@@ -51,7 +51,7 @@ def port():
 
 @pytest.fixture
 def serve(tmp_path, monkeypatch, port):
-    """Returns a function that selects the fake server's behaviour, and stops the server later."""
+    """Return a function that selects the fake server's behaviour, and stop the server later."""
     monkeypatch.setenv("JAXRET_CACHE", str(tmp_path))
     (tmp_path / "fake.py").write_text(SERVE)
     (tmp_path / "weights.gguf").write_bytes(b"weights")

@@ -24,7 +24,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def problem():
-    """Returns rows, queries and labels."""
+    """Return rows, queries and labels."""
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(6, 8)).astype(np.float32)
     theta /= np.linalg.norm(theta, axis=1, keepdims=True)
@@ -35,7 +35,7 @@ def problem():
 
 
 def streamed(learner, problem):
-    """Returns the learner's state after the stream and the tools shown."""
+    """Return the learner's state after the stream and the tools shown."""
     theta, queries, labels = problem
 
     def one(state, line):

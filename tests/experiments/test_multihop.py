@@ -115,7 +115,7 @@ def test_a_task_finds_what_its_hops_wanted_once_each_time_it_comes():
 
 @pytest.fixture(scope="module")
 def few(world):
-    """Writes twelve tasks that need several tools; every second one has a reference answer."""
+    """Write twelve tasks that need several tools; every second one has a reference answer."""
     bank = data.load("deskbank", part="multi")
     rows = [i for i, right in enumerate(bank.labels) if (right < TOOLS).all()][:12]
     (world / "few").mkdir()
@@ -161,7 +161,7 @@ def key():
 
 @pytest.fixture(scope="module")
 def talked(few, key):
-    """Runs custom prompts and end answers with a judge that rejects everything and sets the bit."""
+    """Run custom prompts and end answers with a judge that rejects everything and sets the bit."""
     directory, model = few / "talked", Model(judge=lambda text: -1)
     more = [*ASKED, "learner=[frozen]", "bit=judge", "answers=true"]
     for name, text in {"plan": "sub_questions: $query", "answer": "$query $documents"}.items():

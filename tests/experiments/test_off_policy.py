@@ -76,7 +76,7 @@ def test_a_log_is_that_of_a_learner_that_learns_unless_it_must_not():
 
 
 def best(log):
-    """Returns the tool that is most likely to be shown."""
+    """Return the tool that is most likely to be shown."""
     assert log.probabilities is not None
     return log.probabilities.argmax(axis=1)
 

@@ -36,7 +36,7 @@ POLICIES = {"documents": (best(DOCUMENTS), DOCUMENTS), "learnt": (softmax(4 * LE
 
 
 def simulate_coverage(rewards, logging, policy, *, scores=None, rounds, logs, seed=0, alpha=0.05):
-    """Evaluates a policy on many logs; the truth at each time is its value on the log's queries.
+    """Evaluate a policy on many logs; the truth at each time is its value on the log's queries.
 
     Queries are sampled uniformly, tools from the logging policy [N, I], and bits from the rewards
     [N, I].
@@ -75,7 +75,7 @@ def study(logging, policy, **given):
 
 
 def test_simulated_logs_have_the_means_in_closed_form():
-    """Evaluates on policy with nearly certain bits, so that everything has a closed form."""
+    """Evaluate on policy with nearly certain bits, so that everything has a closed form."""
     certain = np.zeros((3, 2))
     certain[:, 1] = [1.0, 1.0, 0.0]
     probabilities = np.array([[0.0, 1.0], [0.5, 0.5], [0.2, 0.8]])
@@ -166,6 +166,6 @@ def test_anytime_intervals_hold_at_all_times_together(logging, policy):
 
 @pytest.mark.slow
 def test_intervals_for_five_per_cent_would_fail_were_they_for_a_tenth_of_it():
-    """Shows that the coverage test has power: bounds at alpha = 0.999 fail it."""
+    """Show that the coverage test has power: bounds at alpha = 0.999 fail it."""
     found = study("warm", "documents", rounds=1_000, logs=100, alpha=0.999)
     assert found.coverage("IPS") < 0.93

@@ -59,7 +59,7 @@ def test_results_have_the_documented_names(small_run):
 
 
 def test_static_retrieval_is_the_ranking_of_the_documents(world, small_run):
-    """Ranks the same queries with NumPy."""
+    """Rank the same queries with NumPy."""
     directory, results = small_run
     dataset = data.load("jsonl", world / "data")
     encoder = encoders.load_encoder("minilm", world / "encoder")
@@ -94,7 +94,7 @@ def test_a_query_map_improves_queries_that_were_never_streamed(small_run):
 
 @pytest.mark.parametrize("learner", ["frozen", "greedy", "mapped_replayed"])
 def test_the_saved_embeddings_rank_as_the_final_ranking(small_run, task, learner):
-    """Compares the first seed; a different order of summation may break a tie differently."""
+    """Compare the first seed; a different order of summation may break a tie differently."""
     directory, results = small_run
     saved = load_embeddings(directory / "embeddings" / learner)
     with np.load(directory / "steps" / f"{learner}.npz") as step:
@@ -217,7 +217,7 @@ def test_a_question_is_complete_when_all_its_hops_succeed():
 
 @pytest.mark.slow
 def test_hops_are_streamed_question_by_question(world, tmp_path):
-    """Uses the oracle, which learns both hops of a question even with random vectors."""
+    """Use the oracle, which learns both hops of a question even with random vectors."""
     learner = ["learner=[full_information]", "learners.full_information.tau=[0.04,0.2]"]
     learner += ["learners.full_information.eta_over_tau=[0.01,0.05,0.1]", "+dataset.hops=true"]
     more = ["exposures=20", "seeds=2", "chunk=256"]

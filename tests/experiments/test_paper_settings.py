@@ -28,7 +28,7 @@ def finished(configure, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def widths(configure, tmp_path_factory):
-    """Returns the width of the encoder's vectors, and that of two copies side by side."""
+    """Return the width of the encoder's vectors, and that of two copies side by side."""
     width = task_of(configure(tmp_path_factory.mktemp("task"))).theta.shape[1]
     return width, 2 * width
 
@@ -55,7 +55,7 @@ def test_more_coordinates_move_scores_further(finished, widths):
 
 
 def test_gains_are_those_of_the_last_rows_over_the_first(configure, finished, tmp_path):
-    """Ranks the streamed and the held-out queries with NumPy."""
+    """Rank the streamed and the held-out queries with NumPy."""
     _, results = finished
     task = task_of(configure(tmp_path))
     parts = task.parts(validation=0.1, heldout=0.2, seeds=range(2))

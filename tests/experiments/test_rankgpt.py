@@ -40,7 +40,7 @@ def configure(world, directory, url, *more):
 
 
 def knowing(dataset):
-    """Returns a server's answer: passages of the right tools first, the others in given order."""
+    """Return a server's answer: passages of the right tools first, the others in given order."""
     texts = [" ".join(name_description(document).split()) for document in dataset.documents]
     right = {
         query: {texts[item] for item in labels if item >= 0}

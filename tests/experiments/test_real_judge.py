@@ -20,7 +20,7 @@ DOMAINS = {"weather": ("rain", "wind"), "travel": ("train", "plane", "boat")}
 
 @pytest.fixture
 def folder(tmp_path):
-    """Writes five tools in two domains, with three queries each and one query for two tools."""
+    """Write five tools in two domains, with three queries each and one query for two tools."""
     tools, queries = [], []
     for domain, names in DOMAINS.items():
         for name in names:
@@ -52,7 +52,7 @@ def configure(folder, server, *more):
 
 
 def confident(messages, number):
-    """Says yes with probability 0.75 for the query's tool, otherwise with probability 0.125."""
+    """Say yes with probability 0.75 for the query's tool, otherwise with probability 0.125."""
     tool, query = messages[-1]["content"].split("User: ")
     fits = tool.split()[2] in query.split()
     return Reply("yes", first=(("yes", 0.6), ("no", 0.2)) if fits else (("No", 0.7), ("Yes", 0.1)))

@@ -51,7 +51,7 @@ def test_the_threshold_makes_the_fewest_errors_of_both_kinds():
 
 @pytest.fixture(scope="module")
 def configured(world, tmp_path_factory):
-    """Returns settings of a small run, its task, and a table that accepts tool 0 for all."""
+    """Return settings of a small run, its task, and a table that accepts tool 0 for all."""
     folder = tmp_path_factory.mktemp("judged")
     own = ["learner=[frozen,debiased]", "learners.debiased.tau=[0.02]"]
     own += ["learners.debiased.eta_over_tau=[0.01]"]

@@ -60,7 +60,7 @@ def test_the_matched_reranker_recognises_as_often_and_the_judge_goes_by_its_verd
 
 @pytest.fixture(scope="module")
 def configured(world, tmp_path_factory):
-    """Returns settings of a small run whose judge recognises only half of the tools."""
+    """Return settings of a small run whose judge recognises only half of the tools."""
     folder = tmp_path_factory.mktemp("judged")
     own = ["draws=64", "shown=3", "learner=[frozen,reranked]"]
     own += ["~learners.reranked_greedy", "~learners.reranked_paper"]

@@ -24,7 +24,7 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def stated():
-    """Collects every bound that the run computes."""
+    """Collect every bound that the run computes."""
     return []
 
 

@@ -23,7 +23,7 @@ def configure(*overrides):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """Runs one section in an empty folder."""
+    """Run one section in an empty folder."""
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -65,7 +65,7 @@ def test_a_section_whose_data_are_missing_says_so(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_every_section_names_commands_that_hydra_takes():
-    """Composes the first command of each section from the words that a reader would type."""
+    """Compose the first command of each section from the words that a reader would type."""
     cfg = configure()
     for name, section in plain(cfg)["sections"].items():
         job = next(jobs.plan(cfg, section))

@@ -113,7 +113,7 @@ def test_models_are_trained_once_and_found_again(world, finished, capsys):
 
 @pytest.mark.slow
 def test_the_training_part_can_be_ranked_too(world):
-    """Counts recall by hand over the queries in the training part of the split."""
+    """Count recall by hand over the queries in the training part of the split."""
     cfg = configure(world, world / "trained_on", "methods=[documents]", "part=train")
     recall = evaluate_retrieval.main(cfg)["documents/recall@3"]
     dataset = data.load("jsonl", world / "data")

@@ -55,7 +55,7 @@ def browser():
 
 
 def send(page, method, path, body=b"", **headers):
-    """Sends a request; returns the status and the JSON of the reply."""
+    """Send a request; return the status and the JSON of the reply."""
     host, port = page.url.removeprefix("http://").rstrip("/").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=60)
     try:

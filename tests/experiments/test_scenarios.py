@@ -38,7 +38,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def finished(world, tmp_path_factory):
-    """Runs all scenarios."""
+    """Run all scenarios."""
     directory = tmp_path_factory.mktemp("runs") / "scenarios"
     cfg = configure(world, directory)
     suite.main(cfg)

@@ -38,7 +38,7 @@ POINTS = [f"learners.greedy.eta_over_tau=[{x}]" for x in (0.1, 0.2)]
 
 @pytest.fixture(params=LAUNCHERS, scope="module")  # runs first, since it may skip
 def launcher(request):
-    """Returns the arguments that select a launcher; skips the test if it is not installed."""
+    """Return the arguments that select a launcher; skip the test if it is not installed."""
     plugin, words = LAUNCHERS[request.param]
     try:
         metadata.version(plugin)
@@ -49,7 +49,7 @@ def launcher(request):
 
 @pytest.fixture(scope="module")
 def sweep(world):
-    """Starts a sweep in its own process group, and kills the group at the end."""
+    """Start a sweep in its own process group, and kill the group at the end."""
 
     @contextmanager
     def of(folder, *words):
@@ -92,7 +92,7 @@ def sweep(world):
 
 @pytest.fixture(scope="module")
 def finished(world, tmp_path_factory):
-    """Runs both points in the test's own process; returns their folders, named as in a sweep."""
+    """Run both points in the test's own process; return their folders, named as in a sweep."""
     folders = []
     for point in POINTS:
         cfg = config_of("orag", *SMALL, point, *in_world(world, ""))
@@ -103,7 +103,7 @@ def finished(world, tmp_path_factory):
 
 
 def members(group):
-    """Returns the processes of a group that have not ended."""
+    """Return the processes of a group that have not ended."""
     found = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True)
     lines = (line.split() for line in found.stdout.splitlines())
     return sum(int(own) == group and not stat.startswith("Z") for own, stat in lines)
@@ -115,7 +115,7 @@ def said(folder):
 
 
 def times(run):
-    """Returns when each result file was last written."""
+    """Return when each result file was last written."""
     kept = [*run.glob("*.json"), *run.glob("*.npz"), *run.glob("*.png"), *run.glob("steps/[!.]*")]
     return {path: path.stat().st_mtime_ns for path in kept}
 

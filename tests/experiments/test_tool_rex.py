@@ -49,7 +49,7 @@ def configure(world, directory, *more):
 
 @pytest.fixture(scope="module")
 def written(world):
-    """Adds a tiny Qwen3 to the folder."""
+    """Add a tiny Qwen3 to the folder."""
     cfg = config_of(
         "tiny_qwen3",
         "dataset=jsonl",

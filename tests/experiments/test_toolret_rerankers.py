@@ -28,7 +28,7 @@ def copy(tmp_path_factory):
 
 
 def first_list(directory, name):
-    """Returns the first-stage list that the reranker received in the same run."""
+    """Return the first-stage list that the reranker received in the same run."""
     with np.load(directory / "steps" / f"{name}.npz") as unit:
         return Ranking(items=unit["items"], scores=unit["scores"])
 

@@ -41,7 +41,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def loaded(finished):
-    """Returns the task and the parts of each seed."""
+    """Return the task and the parts of each seed."""
     cfg = configure(finished[0])
     task = task_of(cfg)
     return task, task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=(0, 1))
@@ -52,7 +52,7 @@ def of_seed(parts, seed):
 
 
 def ndcg(scores, labels, k=10):
-    """Computes nDCG with NumPy, query by query."""
+    """Compute nDCG with NumPy, query by query."""
     values = []
     for line, right in zip(scores, labels, strict=True):
         right = right[right >= 0]
@@ -107,7 +107,7 @@ def test_tools_that_come_later_are_never_shown_nor_needed_before(finished, loade
 
 
 def test_new_tools_ranked_first_for_old_ones_are_counted_and_vice_versa(finished, loaded):
-    """Recomputes the shares of static retrieval with NumPy."""
+    """Recompute the shares of static retrieval with NumPy."""
     _, results = finished
     task, parts = loaded
     first = (task.queries @ task.theta.T).argmax(axis=1)
@@ -133,7 +133,7 @@ def test_fewer_layers_are_another_encoder_with_a_cache_of_its_own(loaded, tmp_pa
 
 
 def test_rows_are_carried_to_an_encoder_of_another_width():
-    """Turns the plane by 90 degrees into three dimensions, where learned changes halve."""
+    """Turn the plane by 90 degrees into three dimensions, where learned changes halve."""
     there = SimpleNamespace(task=SimpleNamespace(theta=np.array([[0.0, 0.0, 1.0]])))
     rotation = np.array([[[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]]])
     other = other_encoder.Other(there, rotation, np.array([0.5]), projections.none())

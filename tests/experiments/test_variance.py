@@ -27,7 +27,7 @@ def configure(directory, *more):
 
 @pytest.fixture(scope="module")
 def traces():
-    """Returns the trace of each learner and noise rate in the reported stream."""
+    """Return the trace of each learner and noise rate in the reported stream."""
     return {}
 
 

@@ -32,7 +32,7 @@ def compiled(estimator, draws, label, rho):
 
 
 def of(estimator, draws, label, rho=0.0):
-    """Returns E[c], its bias and the variance of c."""
+    """Return E[c], its bias and the variance of c."""
     found = compiled(estimator, draws, label, rho)
     return [np.asarray(x, np.float64) for x in (found.mean, found.bias, found.variance)]
 

@@ -43,7 +43,7 @@ def read(directory, step):
 
 
 def shared_loss(directory, start):
-    """Returns losses at the base's setting, from the start's own step if both settings agree."""
+    """Return losses at the base's setting, from the start's own step if both settings agree."""
     step = start.replace("/", "-")
     has_own = (directory / "steps" / f"orag-{step}-shared.npz").exists()
     return read(directory, f"{step}-{'shared' if has_own else 'own'}")["loss"].astype(np.float64)

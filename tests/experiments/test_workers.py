@@ -13,20 +13,20 @@ from jaxret.runtime.checkpoint import Interrupted, interruptible
 
 
 def job(directory):
-    """Makes a job with a config so large that a few such configs fill a pipe."""
+    """Make a job with a config so large that a few such configs fill a pipe."""
     cfg = OmegaConf.create({"directory": str(directory), "long": "x" * 50_000})
     return Job(dataset="d", change="", command=f"run {directory.name}", cfg=cfg, data=None)
 
 
 def works(cfg):
-    """Records the process in which it ran."""
+    """Record the process in which it ran."""
     print("this is said in", cfg.directory)
     with open(f"{cfg.directory}/pid", "w") as file:
         file.write(str(os.getpid()))
 
 
 def waits_for_b(cfg):
-    """Ends once the neighbouring run has worked, so never if runs are not parallel."""
+    """End once the neighbouring run has worked, so never if runs are not parallel."""
     deadline = time.monotonic() + 120
     while not os.path.exists(f"{cfg.directory}/../b/pid"):
         assert time.monotonic() < deadline
@@ -39,7 +39,7 @@ def fails(cfg):
 
 
 def stops_everybody(cfg):
-    """A run that is in progress when its parent receives SIGTERM."""
+    """Start a run that is in progress when its parent receives SIGTERM."""
     with interruptible() as interrupted:
         os.kill(os.getppid(), signal.SIGTERM)
         deadline = time.monotonic() + 120
@@ -52,7 +52,7 @@ def stops_everybody(cfg):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """Runs three chains with two workers; one chain waits for another, in which a run fails."""
+    """Run three chains with two workers; one chain waits for another, in which a run fails."""
     folder = tmp_path_factory.mktemp("workers")
     tasks = {name: (run, job(folder / name)) for name, run in RUNS.items()}
     side_by_side([[tasks["a"]], [tasks["failed"], tasks["b"]], [tasks["c"]]], workers=2)

@@ -18,7 +18,7 @@ def write(path, rows):
 
 
 def write_copy(root):
-    """Writes tools whose ids sort differently from the rows; queries have 0 to 12 labels."""
+    """Write tools whose ids sort differently from the rows; queries have 0 to 12 labels."""
     random = np.random.default_rng(0)
     bank = data.load("deskbank")
     ids = [f"{category}_tool_{row}" for row, category in enumerate(CATEGORY)]

@@ -245,7 +245,7 @@ def test_a_finished_run_is_read_from_its_files(tmp_path):
 
 
 def faults(stage, number, messages):
-    """Makes some requests fail, either once or in every attempt."""
+    """Make some requests fail, either once or in every attempt."""
     again = len(messages) > 2
     if stage == "polish":
         return Reply("no JSON") if number % 5 == 1 else None

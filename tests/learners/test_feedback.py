@@ -34,7 +34,7 @@ def compiled_coefficients(estimator):
 
 
 def c_of(estimator, items, propensity, reward):
-    """Computes coefficients in float64 for a single item or a slate."""
+    """Compute coefficients in float64 for a single item or a slate."""
     choice = Choice(np.asarray(items), np.asarray(propensity, float))
     with jax.enable_x64(True):
         run = compiled_coefficients(estimator)
@@ -42,7 +42,7 @@ def c_of(estimator, items, propensity, reward):
 
 
 def finite_differences(loss, step=1e-6):
-    """Differentiates a function of the available items' logits; the others have derivative 0."""
+    """Differentiate a function of the available items' logits; the others have derivative 0."""
     slope = np.zeros(len(LOGITS))
     for i in AVAILABLE:
         up, down = LOGITS.copy(), LOGITS.copy()
@@ -52,7 +52,7 @@ def finite_differences(loss, step=1e-6):
 
 
 def expected_loss(logits, item, mean):
-    """Computes the mean of -log P(y | item) over bits y with the given mean."""
+    """Compute the mean of -log P(y | item) over bits y with the given mean."""
     p = np.exp(logits) / np.exp(logits).sum()
     return -mean * np.log(p[item]) - (1 - mean) * np.log(1 - p[item])
 
@@ -135,7 +135,7 @@ THETA = np.random.default_rng(5).normal(size=(5, 4)).astype(np.float32)
 
 
 def make_rounds(n, seed=0):
-    """Makes queries, choices and feedback of n rounds; every second reward is 1."""
+    """Make queries, choices and feedback of n rounds; every second reward is 1."""
     t, rng = np.arange(n), np.random.default_rng(seed)
     return (
         rng.normal(size=(n, 4)).astype(np.float32),
@@ -146,7 +146,7 @@ def make_rounds(n, seed=0):
 
 
 def learn_rounds(rule, rounds, observed):
-    """Returns the states [n + 1] before the first round and after each round."""
+    """Return the states [n + 1] before the first round and after each round."""
 
     @quick_jit
     def run(rounds, observed):
@@ -176,7 +176,7 @@ def test_a_round_without_feedback_changes_only_the_count(rule):
 
 
 def test_a_round_without_feedback_does_not_fill_a_batch():
-    """Uses two batches of three, with unobserved rounds before, within and after them."""
+    """Use two batches of three, with unobserved rounds before, within and after them."""
     observed = np.isin(np.arange(16), [3, 4, 8, 9, 10, 12])
     sparse = jax.tree.map(lambda x: np.zeros((16, *x.shape[1:]), x.dtype), make_rounds(6))
     for whole, part in zip(jax.tree.leaves(sparse), jax.tree.leaves(make_rounds(6)), strict=True):
@@ -189,7 +189,7 @@ def test_a_round_without_feedback_does_not_fill_a_batch():
 
 
 def recording(rule):
-    """Returns a learner, and a list that receives the labels at each tracing of its update."""
+    """Return a learner, and a list that receives the labels at each tracing of its update."""
     given = []
 
     def update(state, query, choice, feedback):

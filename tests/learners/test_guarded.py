@@ -20,14 +20,14 @@ ITEMS = 4
 
 
 def contrarian() -> Learner:
-    """Makes a learner that shows the tool ranked worst by the documents and never updates."""
+    """Make a learner that shows the tool ranked worst by the documents and never updates."""
     inner = jr.frozen()
     start = lambda theta, available=None: inner.init(-theta, available)  # noqa: E731
     return inner._replace(name="contrarian", init=start)
 
 
 def make_world(static: float, other: float, queries: int, seed: int = 0) -> jr.Task:
-    """Makes rounds in which the best or worst tool by the documents is right at given rates."""
+    """Make rounds in which the best or worst tool by the documents is right at given rates."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(queries, ITEMS))
     lot, order = rng.random(queries), np.argsort(-rows, axis=1)
@@ -37,7 +37,7 @@ def make_world(static: float, other: float, queries: int, seed: int = 0) -> jr.T
 
 
 def losses(run: jr.Run, static: jr.Run) -> np.ndarray:
-    """Computes L_t of each seed; both runs stream the same queries in the same order."""
+    """Compute L_t of each seed; both runs stream the same queries in the same order."""
     ahead = static.trace.success - run.trace.success
     return np.cumsum(np.asarray(ahead, np.float64), axis=1)
 
@@ -61,10 +61,10 @@ def test_guarded_learners_satisfy_the_contract(learner):
 
 
 def walked(budget, delta, epsilon, bits, coins):
-    """Runs the guard for T rounds in which the learner and static retrieval disagree.
+    """Run the guard for T rounds in which the learner and static retrieval disagree.
 
     ``bits [T, 2]`` are the rewards of static retrieval's tool and of the learner's tool, and
-    ``coins [T]`` tells whether the guard explores. Returns L_t [T], and whether the learner was
+    ``coins [T]`` tells whether the guard explores. Return L_t [T], and whether the learner was
     stopped.
     """
     guard = jr.guarded(contrarian(), budget, delta=delta, epsilon=epsilon)
@@ -97,7 +97,7 @@ SEQUENCES = {
 @pytest.mark.parametrize("bits", SEQUENCES.values(), ids=SEQUENCES)
 @pytest.mark.parametrize(("delta", "epsilon", "budget"), [(0.3, 0.3, 4.0), (0.5, 0.5, 2.0)])
 def test_more_than_the_budget_is_lost_with_probability_delta_at_most(bits, delta, epsilon, budget):
-    """Enumerates the sequences of coins, with probabilities, against adversarial rewards."""
+    """Enumerate the sequences of coins, with probabilities, against adversarial rewards."""
     coins = np.array([*itertools.product([False, True], repeat=len(bits))])
     lost, stopped = jax.device_get(enumerated(budget, delta, epsilon)(bits, coins))
     heads = coins.sum(axis=1)
@@ -129,7 +129,7 @@ def guards():
 def test_with_binary_rewards_the_exponential_of_the_bound_is_a_martingale(
     guards, propensity, budget
 ):
-    """Checks E exp(lambda [y(b) - y(i)] - f) = 1, with lambda computed from the first bound."""
+    """Check E exp(lambda [y(b) - y(i)] - f) = 1, with lambda computed from the first bound."""
     guard, query = guards[budget], np.float32([1.0, 0.5, 0.0])
     state = compiled(guard.init)(np.eye(3, dtype=np.float32))
     rate = np.log(1 / 0.05) / float(state.extra.bound)

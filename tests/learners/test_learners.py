@@ -25,7 +25,7 @@ FREE = {"projection": projections.none()}
 
 
 def shared_map(*, tau: float, eta: float) -> Learner:
-    """Makes a learner that is not rank one: logits are Theta A q, and only A is updated."""
+    """Make a learner that is not rank one: logits are Theta A q, and only A is updated."""
     estimator = estimators.importance_weighted()
 
     def init(theta, available=None):
@@ -81,7 +81,7 @@ MAPPED_ORACLE = with_query_map(presets.full_information(**STEPS), rate=0.5)
 
 
 def altered(change, structure=ORAG.structure):
-    """Makes ORAG with an additional change of the state, declared by ``structure=None``."""
+    """Make ORAG with an additional change of the state, declared by ``structure=None``."""
 
     def update(state, query, choice, feedback):
         return change(ORAG.update(state, query, choice, feedback), feedback.observed)
@@ -98,7 +98,7 @@ def estimating(estimator):
 
 
 def with_labels_read(inner):
-    """Replaces a bandit's reward by whether the labels contain the item."""
+    """Replace a bandit's reward by whether the labels contain the item."""
 
     def update(state, query, choice, feedback):
         if feedback.labels is not None:
@@ -122,7 +122,7 @@ def blind_act(state, q, key):
 
 
 def halved(inner):
-    """Halves the reported propensity."""
+    """Halve the reported propensity."""
 
     def act(state, q, key):
         slate = inner.act(state, q, key)
@@ -132,7 +132,7 @@ def halved(inner):
 
 
 def jittered(inner):
-    """Reports propensities whose reciprocals are right only on average."""
+    """Report propensities whose reciprocals are right only on average."""
 
     def act(state, q, key):
         slate = inner.act(state, q, key)
@@ -143,7 +143,7 @@ def jittered(inner):
 
 
 def even(inner):
-    """Declares that all available items are shown with equal probability."""
+    """Declare that all available items are shown with equal probability."""
 
     def probabilities(state, q):
         return state.available / state.available.sum()
@@ -202,7 +202,7 @@ def start(rule, available=(True, True, True)):
 
 
 def told(*labels):
-    """Makes feedback for an oracle, which does not read the reward."""
+    """Make feedback for an oracle, which does not read the reward."""
     return Feedback(jnp.asarray(0.0), labels=jnp.array(labels))
 
 
@@ -295,7 +295,7 @@ def test_tau_and_eta_may_be_swept_inside_one_program():
 
 
 def test_help_of_a_learner_explains_each_field():
-    """Requires more than two words in addition to references to code."""
+    """Require more than two words in addition to references to code."""
     shown = inspect.getdoc(Learner).partition("Attributes:")[2]
     for field in Learner._fields:
         meaning = re.search(rf"^ *{field}: (.*\n(?:    .*\n)*)", shown + "\n", re.MULTILINE)

@@ -31,7 +31,7 @@ def task():
 
 
 def bayes(task, order, taus, *, alpha=0.0, beta=1.0, floor=1e-3, prior=None):
-    """Computes the tools shown, the losses and the final weights of frozen experts."""
+    """Compute the tools shown, the losses and the final weights of frozen experts."""
     experts = len(taus)
     prior = np.full(experts, 1 / experts) if prior is None else np.asarray(prior)
     weights, items, losses = prior.copy(), [], []
@@ -66,7 +66,7 @@ def test_weights_and_tools_are_those_of_bayes_rule(task, settings):
 
 
 def test_an_expert_learns_from_the_rewards_of_the_mixture_as_it_would_alone(task):
-    """Compares rows with those of a single learner that receives the same choices."""
+    """Compare rows with those of a single learner that receives the same choices."""
     alone = jr.greedy(tau=0.1, eta=0.05)
     experts = [jr.grid(jr.frozen, tau=[0.05]), jr.grid(jr.greedy, tau=[0.1, 0.3], eta=0.05)]
     learner = mixture(experts, alpha=0.0)
@@ -90,7 +90,7 @@ def test_an_expert_learns_from_the_rewards_of_the_mixture_as_it_would_alone(task
 
 
 def test_an_expert_is_calibrated_by_the_rewards_of_its_choices(task):
-    """Compares u and v, which are fitted online, with a direct optimiser of the posterior."""
+    """Compare u and v, which are fitted online, with a direct optimiser of the posterior."""
     learner = mixture([jr.grid(jr.frozen, tau=[0.02])], alpha=0.0, trust=2.0)
     run = jr.simulate(learner, task, exposures=12, seeds=1)
     z = task.queries.astype(np.float64) @ task.theta.T / 0.02
@@ -119,7 +119,7 @@ def test_an_expert_is_calibrated_by_the_rewards_of_its_choices(task):
 
 @pytest.mark.parametrize("line", [[[1.0, 0.0], [1.0, 0.0]], [[0.3, -1.5], [2.0, 1.0]]])
 def test_scores_rank_by_the_mixed_probabilities(task, line):
-    """Uses the initial calibration, and one that changes which item is best."""
+    """Use the initial calibration, and one that changes which item is best."""
     learner = mixture([jr.grid(jr.frozen, tau=[0.05, 1.0])], prior=[0.25, 0.75])
 
     @quick_jit
@@ -141,7 +141,7 @@ def test_scores_rank_by_the_mixed_probabilities(task, line):
 
 
 def test_an_expert_that_is_always_wrong_loses_its_weight(task):
-    """Mixes an expert that ranks the right tool last with an expert that ranks it first."""
+    """Mix an expert that ranks the right tool last with an expert that ranks it first."""
 
     def backwards(*, tau: float = 0.1) -> jr.Learner:
         learner = jr.frozen(tau=tau)

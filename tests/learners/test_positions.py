@@ -14,7 +14,7 @@ from jaxret.types import Slate
 
 
 def drawn_one_after_the_other(p, slate):
-    """Computes the formula in float64."""
+    """Compute the formula in float64."""
     p = np.asarray(p, np.float64)
     return [p[item] / (1 - p[list(slate[:j])].sum()) for j, item in enumerate(slate)]
 
@@ -34,7 +34,7 @@ def test_a_place_below_one_that_is_almost_certain_keeps_its_digits():
 
 
 def test_slates_occur_as_often_as_their_probabilities_say(optimised):
-    """Compares the share of each slate among many samples, for k = 2 of 3 tools."""
+    """Compare the share of each slate among many samples, for k = 2 of 3 tools."""
     learner = jr.orag(tau=0.5, k=2)
     theta = np.float32([[1, 0], [0.6, 0.8], [0, 1]])
     query = jnp.asarray([0.9, 0.4])

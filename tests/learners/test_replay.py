@@ -124,5 +124,5 @@ def test_which_learners_have_a_blocked_form():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["by row", "replayed", "all of it"])
 def test_learners_with_a_blocked_form_satisfy_the_contract(name):
-    """Includes a run on eight devices."""
+    """Include a run on eight devices."""
     check_learner(RULES[name])

@@ -12,5 +12,5 @@ def task(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def parts(task):
-    """Returns the training part and the validation part."""
+    """Return the training part and the validation part."""
     return task.split((0.75, 0.25), seed=0)

@@ -55,7 +55,7 @@ METHODS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) f
 
 
 def ranked(model, task, validation):
-    """Ranks with a retriever, or with a reranker of Tool2Vec's candidates."""
+    """Rank with a retriever, or with a reranker of Tool2Vec's candidates."""
     texts = list(validation.texts)
     if not isinstance(model, Reranker):
         return search(model, texts, 8, progress=False)
@@ -93,7 +93,7 @@ def test_a_method_ranks_the_same_after_saving_and_loading(method, parts, tmp_pat
 
 @pytest.fixture
 def kept(monkeypatch):
-    """Returns what a method gives to the training loop, which does not run."""
+    """Return what a method gives to the training loop, which does not run."""
     given = {}
     monkeypatch.setattr(
         encoder_tuning, "trained", lambda *_, **found: given.update(found) or found["start"]

@@ -12,7 +12,7 @@ UNUSED, AWAY, NEAR = 39, 0, 1  # indices: no query; a query points away; a query
 
 
 def problem(seed):
-    """Makes documents whose queries lie in another direction, so that moving rows helps."""
+    """Make documents whose queries lie in another direction, so that moving rows helps."""
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=(I, D)) * rng.uniform(0.5, 2, (I, 1))
     usage = unit(theta) + 0.25 * rng.normal(size=(I, D))
@@ -38,7 +38,7 @@ def case(request):
 
 
 def run(nudge, *arguments):
-    """Computes embeddings and gamma with a compiled program in float64."""
+    """Compute embeddings and gamma with a compiled program in float64."""
     with jax.enable_x64(True):
         moved, gamma = jax.jit(nudge)(*arguments)
         return np.asarray(moved), float(gamma)
@@ -49,7 +49,7 @@ def unit(rows):
 
 
 def pulls(theta, queries, labels):
-    """Sums the queries of each tool, one tool at a time."""
+    """Sum the queries of each tool, one tool at a time."""
     return np.stack([queries[(labels == i).any(axis=1)].sum(axis=0) for i in range(len(theta))])
 
 
@@ -93,7 +93,7 @@ def test_m_stays_where_it_is_when_every_first_place_is_right_already():
 
 
 def on_the_circle(nudge, query, wanted):
-    """Moves tools (1, 0) and (0, 1); tool 0 is the label of ``query`` and of ``wanted``."""
+    """Move tools (1, 0) and (0, 1); tool 0 is the label of ``query`` and of ``wanted``."""
     first = np.array([[0]])
     return run(nudge, np.eye(2), np.array([query]), first, np.array([wanted]), first)
 

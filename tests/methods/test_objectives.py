@@ -36,7 +36,7 @@ ONE_BLOCK = {
 
 
 def losses_of(objective, params, steps=40, rate=1e-2):
-    """Returns the losses of a short training run."""
+    """Return the losses of a short training run."""
     optimizer = optax.adam(rate)
     state = start(params, optimizer, jax.random.key(1))
     step, found = jax.jit(train_step(objective.loss, optimizer)), []
@@ -47,7 +47,7 @@ def losses_of(objective, params, steps=40, rate=1e-2):
 
 
 def texts_of(batch):
-    """Returns the tokens of each text without padding, as tuples."""
+    """Return the tokens of each text without padding, as tuples."""
     return [tuple(ids[mask]) for ids, mask in zip(batch["ids"], batch["mask"], strict=True)]
 
 
@@ -71,7 +71,7 @@ def bag_of_words(params, ids, mask, key=None):
 
 
 def triplets():
-    """Returns triplets: a query, a query with its first tool, and a query without that tool."""
+    """Return triplets: a query, a query with its first tool, and a query without that tool."""
     found = []
     for anchor, (tool, _) in enumerate(LABELS):
         without = ~np.isin(LABELS, tool).any(axis=1)
@@ -192,7 +192,7 @@ def test_labels_that_are_no_candidates_contribute_nothing():
 
 
 def shown(candidates, labels, **options):
-    """Returns the candidates of one query as used in the training of the refiner."""
+    """Return the candidates of one query as used in the training of the refiner."""
     objective = refinement(
         BY_TOOL, [[2, 3]], np.array([labels]), np.array([candidates]), TOOLS, size=1, **options
     )
@@ -224,7 +224,7 @@ def test_by_default_candidates_stay_as_they_were_retrieved():
 
 
 def same_word(params, features, candidates, key=None):
-    """Scores how well the words of a query fit each tool."""
+    """Score how well the words of a query fit each tool."""
     words = (params["words"][features["ids"]] * features["mask"][..., None]).sum(axis=1)
     return jnp.take_along_axis(words, jnp.maximum(candidates, 0), axis=1)
 

@@ -31,7 +31,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reranker(tiny):
-    """Returns one reranker for all tests of this file, so that its program compiles once."""
+    """Return one reranker for all tests of this file, so that its program compiles once."""
     network = networks.refiner(tiny.backbone, 5)
     return build(WHOLE, (weights(network.shapes(), seed=1), TOOLS), tiny)
 
@@ -98,7 +98,7 @@ def test_queries_are_cut_to_the_limit(tiny):
 
 @pytest.fixture
 def given(parts, monkeypatch):
-    """Returns the default arguments of `fit` to the training loop, without training."""
+    """Return the default arguments of `fit` to the training loop, without training."""
     kept = {}
     monkeypatch.setattr(
         refiner, "trained", lambda *_, **given: kept.update(given) or given["start"]
@@ -122,7 +122,7 @@ def test_before_training_the_backbone_is_the_encoders(given, parts):
 
 
 def test_a_training_query_is_left_out_of_the_means_of_its_tools(given, parts):
-    """Checks the vectors that the refiner reads and the first stage's candidates."""
+    """Check the vectors that the refiner reads and the first stage's candidates."""
     train, _ = parts
     batch = given["objective"]().batches(0)
     texts = [list(text) for text in train.encoder.tokens(list(train.texts), kind="query")]

@@ -29,7 +29,7 @@ def case():
 
 
 def divergence(query, theta, items, scores):
-    """Computes KL(reranker || query) over the candidates with NumPy."""
+    """Compute KL(reranker || query) over the candidates with NumPy."""
     real = items >= 0
     wanted = softmax(scores[real] / SCALE)
     return rel_entr(wanted, softmax(theta[items[real]] @ query / TAU)).sum()

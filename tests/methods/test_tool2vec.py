@@ -25,7 +25,7 @@ LABELS[[3, 4], [2, 1]] = 6, 7
 
 
 def users(tool, without=None):
-    """Returns the vectors of the queries that used a tool."""
+    """Return the vectors of the queries that used a tool."""
     rows = [n for n in range(N) if tool in LABELS[n] and n != without]
     return QUERIES[rows].astype(np.float64)
 

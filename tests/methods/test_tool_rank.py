@@ -74,7 +74,7 @@ def tr_end():
 
 @pytest.fixture(scope="module")
 def one_by_one(model):
-    """Returns network, parameters, and each candidate's log probability from a single pair."""
+    """Return network, parameters, and each candidate's log probability from a single pair."""
     asked = verdict(model.tokenizer, instruction="Find a tool.")
     network = model.network(asked)
     params = jax.tree.map(lambda x: 6 * x if x.ndim == 2 else x, model.params(asked))

@@ -68,7 +68,7 @@ def test_backbones_without_position_embeddings_inject_vectors_unchanged(name):
 
 
 def slope(backbone, compute):
-    """Returns a function (params, key) -> (sum of the unmasked hidden states, gradient)."""
+    """Return a function (params, key) -> (sum of the unmasked hidden states, gradient)."""
     network = backbone.network(compute)
 
     def loss(params, key):
@@ -78,7 +78,7 @@ def slope(backbone, compute):
 
 
 def distance(a, b):
-    """Computes the distance between two trees, relative to the second."""
+    """Compute the distance between two trees, relative to the second."""
     both = [np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)]) for tree in (a, b)]
     return np.linalg.norm(both[0] - both[1]) / np.linalg.norm(both[1])
 

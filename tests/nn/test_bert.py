@@ -29,7 +29,7 @@ MASK = np.arange(7) < np.array([[7], [3], [1], [5]])
 
 @pytest.fixture(scope="module")
 def params():
-    """Makes random weights, so that every bias and scale matters."""
+    """Make random weights, so that every bias and scale matters."""
 
     def draw(leaf):
         return (0.4 * RNG.standard_normal(leaf.shape)).astype(leaf.dtype)
@@ -43,7 +43,7 @@ def apply():
 
 
 def forward_by_hand(params, ids):
-    """Computes BERT for one text without padding, in float64, one head at a time."""
+    """Compute BERT for one text without padding, in float64, one head at a time."""
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     erf = np.vectorize(math.erf)
 

@@ -25,7 +25,7 @@ NETWORK = Deberta.functions(CONFIG)
 
 
 def method(call):
-    """Converts a method of the encoder to a pure function of the parameters."""
+    """Convert a method of the encoder to a pure function of the parameters."""
 
     class Called(nnx.Module):
         def __init__(self, rngs):
@@ -43,7 +43,7 @@ POSITIONED = method(lambda e, ids, mask, at: e.run(e.embed(ids, at), mask, at))
 
 @pytest.fixture(scope="module")
 def params():
-    """Makes random weights, so that every bias and scale matters."""
+    """Make random weights, so that every bias and scale matters."""
 
     def draw(leaf):
         return (0.4 * RNG.standard_normal(leaf.shape)).astype(leaf.dtype)
@@ -66,7 +66,7 @@ def assert_trees_close(a, b):
 
 
 def bucket(distance, buckets, farthest):
-    """Computes the signed bucket of one distance in float64."""
+    """Compute the signed bucket of one distance in float64."""
     middle = buckets // 2
     if abs(distance) <= middle:
         return distance
@@ -79,7 +79,7 @@ def row(distance, buckets, farthest):
 
 
 def forward_by_hand(params, ids):
-    """Computes DeBERTa for one text without padding, in float64, one pair of tokens at a time."""
+    """Compute DeBERTa for one text without padding, in float64, one pair of tokens at a time."""
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     erf = np.vectorize(math.erf)
 

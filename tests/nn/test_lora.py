@@ -35,7 +35,7 @@ def params():
 
 
 def trained(key, params):
-    """Makes an adapter whose two factors are both random."""
+    """Make an adapter whose two factors are both random."""
     adapter = jax.eval_shape(lambda key: lora.init(key, params, ATTENTION, rank=3), key)
     rng = np.random.default_rng(1)
     return jax.tree.map(lambda leaf: np.float32(rng.normal(size=leaf.shape)), adapter)
@@ -141,7 +141,7 @@ def test_an_adapter_of_another_network_is_refused(params):
 
 
 def one_layer():
-    """Computes x W, as a network whose parameters are {'layer': {'kernel': W}}."""
+    """Compute x W, as a network whose parameters are {'layer': {'kernel': W}}."""
 
     class OneLayer(nnx.Module):
         def __init__(self, rngs):

@@ -32,7 +32,7 @@ MASK = np.arange(25) < np.array([[25], [3], [1], [18]])
 
 
 def bucket(distance):
-    """Computes T5's bucket: 16 per direction, 8 of which are exact and 8 logarithmic."""
+    """Compute T5's bucket: 16 per direction, 8 of which are exact and 8 logarithmic."""
     size = abs(distance)
     if size >= 8:
         size = min(8 + math.floor(math.log(size / 8) / math.log(16) * 8), 15)
@@ -40,7 +40,7 @@ def bucket(distance):
 
 
 def forward_by_hand(params, ids, places):
-    """Computes MPNet for one text without padding, in float64, one pair of tokens at a time."""
+    """Compute MPNet for one text without padding, in float64, one pair of tokens at a time."""
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     erf = np.vectorize(math.erf)
 
@@ -76,7 +76,7 @@ def forward_by_hand(params, ids, places):
 
 @pytest.fixture(scope="module")
 def params():
-    """Makes random weights of every kind, so that omitting a bias or a scale is noticed."""
+    """Make random weights of every kind, so that omitting a bias or a scale is noticed."""
     return weights(NETWORK.shapes())
 
 

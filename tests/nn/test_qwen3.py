@@ -54,14 +54,14 @@ def backbone(**changes):
 
 
 def forward_by_hand(params, ids):
-    """Computes Qwen3 for one text without padding, in float64, one pair of tokens at a time."""
+    """Compute Qwen3 for one text without padding, in float64, one pair of tokens at a time."""
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
 
     def norm(x, weights):
         return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weights["scale"]
 
     def turned(x, place):
-        """Rotates the pairs (0, 2) and (1, 3) as complex numbers."""
+        """Rotate the pairs (0, 2) and (1, 3) as complex numbers."""
         z = (x[:2] + 1j * x[2:]) * np.exp(1j * place * np.array([1.0, 100.0**-0.5]))
         return np.concatenate([z.real, z.imag])
 
@@ -147,7 +147,7 @@ def test_the_last_token_is_that_of_the_mask():
 
 
 def published(folder, head=None):
-    """Returns a checkpoint with HuggingFace's names for PARAMS and, optionally, a head [V, H]."""
+    """Return a checkpoint with HuggingFace's names for PARAMS and, optionally, a head [V, H]."""
     (folder / "config.json").write_text(json.dumps(JSON | {"tie_word_embeddings": head is None}))
     names = {"query": "q", "key": "k", "value": "v", "out": "o"}
     tensors = {"model.embed_tokens.weight": PARAMS["word"]["embedding"]}

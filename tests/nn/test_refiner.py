@@ -25,7 +25,7 @@ def padded(length):
 
 @pytest.fixture(scope="module", params=NAMES)
 def networks(request):
-    """Returns parameters, and the compiled network for each kind of positions."""
+    """Return parameters, and the compiled network for each kind of positions."""
     made = {places: refiner(BACKBONES[request.param], 5, places=places) for places in PLACES}
     params = weights(made["shared"].shapes())
     return params, {places: jax.jit(network.apply) for places, network in made.items()}
@@ -88,7 +88,7 @@ def test_candidates_that_are_not_there_are_not_in_the_gradient(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("places", ["shared", "rank"])
 def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
-    """Assembles the sequence by hand for one query without padding."""
+    """Assemble the sequence by hand for one query without padding."""
     network = refiner(BACKBONES[name], 5, places=places)
     params = weights(network.shapes())
     at = {"shared": [7, 7, 7], "rank": [7, 8, 9]}[places]

@@ -21,7 +21,7 @@ SHARDS = {name: f"model-0000{2 if name in 'cd' else 1}-of-00002.safetensors" for
 
 @pytest.fixture
 def shards(tmp_path):
-    """Returns a directory with TENSORS in two shards and an index."""
+    """Return a directory with TENSORS in two shards and an index."""
     for file in set(SHARDS.values()):
         save_file({n: t for n, t in TENSORS.items() if SHARDS[n] == file}, tmp_path / file)
     index(tmp_path, {"metadata": {"total_size": 82}, "weight_map": SHARDS})

@@ -8,7 +8,7 @@ from jaxret.logs import Log
 
 
 def make_log(item, reward, propensity, *, slate=None, by_position=None, query=None, **more) -> Log:
-    """Makes a log from arrays, with one tool per round unless slates are given."""
+    """Make a log from arrays, with one tool per round unless slates are given."""
     item, reward = np.asarray(item), np.asarray(reward, np.float64)
     propensity = np.asarray(propensity, np.float64)
     rounds = len(item)
@@ -28,7 +28,7 @@ def make_log(item, reward, propensity, *, slate=None, by_position=None, query=No
 
 
 def all_logs(logging, rewards):
-    """Yields every log of T rounds with its probability.
+    """Yield every log of T rounds with its probability.
 
     Args:
       logging: probabilities [T, I] of the logging policy.

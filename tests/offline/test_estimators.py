@@ -17,7 +17,7 @@ T = np.arange(2)
 
 
 def average(estimate):
-    """Computes the mean over all logs of ``estimate(weight, reward, model, expected, items)``."""
+    """Compute the mean over all logs of ``estimate(weight, reward, model, expected, items)``."""
     expected = (POLICY * MODEL).sum(axis=1)
     total = 0.0
     for items, bits, chance in all_logs(LOGGING, REWARDS):
@@ -61,7 +61,7 @@ def test_clipped_ips_has_the_mean_of_its_formula_at_most_the_value(most):
 
 @pytest.mark.parametrize("most", [0.0, 1.0, 5.0])
 def test_switch_dr_has_the_mean_of_its_formula(most):
-    """Uses rewards for weights up to s and the model for larger weights."""
+    """Use rewards for weights up to s and the model for larger weights."""
     mean = average(
         lambda w, y, m, e, _: estimators.doubly_robust(estimators.switched(w, most), y, m, e).mean()
     )

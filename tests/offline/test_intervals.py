@@ -16,7 +16,7 @@ DENSITY /= special.gamma(RHO) * special.gammainc(RHO, RHO)
 
 
 def mixture(s, v):
-    """Computes the integral of exp(l s - psi(l) v) over the truncated gamma density of 1 - l."""
+    """Compute the integral of exp(l s - psi(l) v) over the truncated gamma density of 1 - l."""
     s, v = np.asarray(s)[..., None], np.asarray(v)[..., None]
     integrand = np.exp(X * s + (np.log1p(-X) + X) * v) * DENSITY
     return integrand @ WEIGHTS / 2
@@ -34,7 +34,7 @@ def test_the_crossing_is_where_the_integral_says(variance, alpha):
 
 
 def paths(p, high, low, rounds):
-    """Returns all paths of values that are ``high`` with probability p and otherwise ``low``."""
+    """Return all paths of values that are ``high`` with probability p and otherwise ``low``."""
     bits = np.array([*itertools.product((0, 1), repeat=rounds)])
     chance = np.where(bits, p, 1 - p).prod(axis=1)
     return np.where(bits, high, low).astype(np.float64), chance
@@ -44,7 +44,7 @@ def paths(p, high, low, rounds):
     ("p", "high", "low"), [(0.05, 20.0, 0.0), (0.3, 3.0, 0.2), (0.5, 1.0, 0.0), (0.1, 8.0, -2.0)]
 )
 def test_the_mixture_is_a_supermartingale_on_every_path(p, high, low):
-    """Computes the exact mean over 2^10 paths, which is at most 1 and not much smaller."""
+    """Compute the exact mean over 2^10 paths, which is at most 1 and not much smaller."""
     least = max(0.0, -low)
     terms, chance = paths(p, high, low, 10)
     scale, mean = least + 1, p * high + (1 - p) * low
@@ -82,7 +82,7 @@ def test_lower_bounds_fail_with_at_most_alpha_at_all_times_together(p, high, low
 
 
 def test_the_variance_is_that_about_what_was_known_before():
-    """Recomputes the bound round by round; the guess is clipped where its terms grow."""
+    """Recompute the bound round by round; the guess is clipped where its terms grow."""
     terms, least, alpha = np.array([0.3, -0.5, 4.0, 9.0, 0.0, 0.2]), 0.5, 0.1
     scale, total, variance, bounds = 1.5, 0.0, 0.0, []
     for t, x in enumerate(terms):

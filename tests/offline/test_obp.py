@@ -30,7 +30,7 @@ OF_OBP = {
 
 @pytest.fixture(scope="module")
 def terms():
-    """Computes every estimator's terms with our weights and the reward model that obp received."""
+    """Compute every estimator's terms with our weights and the reward model that obp received."""
     rng = np.random.default_rng(0)
     logging, policy = rng.dirichlet(np.ones(TOOLS), N), rng.dirichlet(np.ones(TOOLS) / 2, N)
     model = rng.random((N, TOOLS))

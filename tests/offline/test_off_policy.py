@@ -17,7 +17,7 @@ TRUTH = (TASK.labels[:, 0] == (TASK.queries @ TASK.theta.T).argmax(axis=1)).mean
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """Simulates 2,000 rounds of static retrieval with exploration, so values are closed sums."""
+    """Simulate 2,000 rounds of static retrieval with exploration, so values are closed sums."""
     folder = tmp_path_factory.mktemp("logs")
     jr.simulate(SERVED, TASK, exposures=20, log=folder)
     return jr.load_log(folder / "seed_0.jsonl", TASK)
@@ -142,7 +142,7 @@ def test_unanswered_rounds_are_left_out_with_a_warning(log):
 
 
 def test_too_few_effective_rounds_give_a_warning(log):
-    """Covers heavy weights that occur, and heavy weights that happen not to occur in the log."""
+    """Cover heavy weights that occur, and heavy weights that happen not to occur in the log."""
     away = jr.Snapshot(jr.frozen(), jr.frozen().init(-TASK.theta))
     with pytest.warns(UserWarning, match=r"frozen: \d+ effective rounds of 2,000 are too few"):
         found = jr.off_policy(log, away)

@@ -22,7 +22,7 @@ def log(tmp_path_factory):
 
 
 def value(snapshot):
-    """Computes a policy's value when a tenth of the rewards is inverted."""
+    """Compute a policy's value when a tenth of the rewards is inverted."""
     scores = np.asarray(snapshot.learner.scores(snapshot.state, TASK.queries))
     return 0.1 + 0.8 * (scores.argmax(axis=1) == TASK.labels[:, 0]).mean()
 

@@ -23,7 +23,7 @@ SERVED = {
 
 @pytest.fixture(scope="module", params=SERVED)
 def served(request, tmp_path_factory):
-    """Returns a learner, its run and its log of 300 rounds, longer than one batch."""
+    """Return a learner, its run and its log of 300 rounds, longer than one batch."""
     folder = tmp_path_factory.mktemp("logs")
     learner = SERVED[request.param]
     run = jr.simulate(learner, TASK, exposures=5, log=folder)
@@ -31,7 +31,7 @@ def served(request, tmp_path_factory):
 
 
 def by_hand(learner, log):
-    """Computes the probabilities before each round and the last state, round by round."""
+    """Compute the probabilities before each round and the last state, round by round."""
     state, probabilities = learner.init(jnp.asarray(TASK.theta)), []
     update, chance = jax.jit(learner.update), jax.jit(learner.probabilities)
     for t in range(log.rounds):

@@ -18,7 +18,7 @@ def places(p, slate):
 
 
 def slates_log(used):
-    """Makes a log of all slates of two tools; ``used`` is the position of each tool used."""
+    """Make a log of all slates of two tools; ``used`` is the position of each tool used."""
     slate = np.array(SLATES)
     item = slate[np.arange(len(slate)), used]
     by_position = np.array([places(P, one) for one in SLATES])

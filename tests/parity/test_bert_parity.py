@@ -21,18 +21,18 @@ pytestmark = pytest.mark.parity
 
 
 def queries_of(path, count):
-    """Returns ``count`` queries from all over the file."""
+    """Return ``count`` queries from all over the file."""
     rows = [json.loads(line)["query"] for line in path.read_text().splitlines()]
     return rows[:: len(rows) // count][:count]
 
 
 def torch_hidden(model, ids, mask):
-    """Computes hidden states with PyTorch's own attention kernels."""
+    """Compute hidden states with PyTorch's own attention kernels."""
     return model(input_ids=torch.tensor(ids).long(), attention_mask=torch.tensor(mask).long())[0]
 
 
 def torch_embed(model, ids, mask):
-    """Computes the mean over the mask, scaled to unit norm."""
+    """Compute the mean over the mask, scaled to unit norm."""
     weights = torch.tensor(mask)[..., None].float()
     pooled = (torch_hidden(model, ids, mask) * weights).sum(1) / weights.sum(1)
     return pooled / pooled.norm(dim=1, keepdim=True)

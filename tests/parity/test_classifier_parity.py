@@ -65,7 +65,7 @@ def theirs(request):
 
 @pytest.fixture(scope="module")
 def ours(theirs, tmp_path_factory):
-    """Loads network, parameters and key table from the output of `save_pretrained`."""
+    """Load network, parameters and key table from the output of `save_pretrained`."""
     directory = tmp_path_factory.mktemp("classifier")
     theirs.save_pretrained(directory)
     backbone = read_backbone(directory / "config.json")

@@ -41,7 +41,7 @@ def random_model(kind, **changes):
 
 
 def read(directory):
-    """Loads network and parameters from the output of `save_pretrained`."""
+    """Load network and parameters from the output of `save_pretrained`."""
     network = Deberta.functions(DebertaConfig.from_json(directory / "config.json"))
     tensors = load_safetensors(directory / "model.safetensors")
     return network, convert(tensors, KEYS, network.shapes(), prefix="deberta.")

@@ -19,7 +19,7 @@ MULTI_HOT = torch.tensor([[float(i in row) for i in range(7)] for row in LABELS.
 
 
 def compare(ours, theirs, *arrays):
-    """Compares values and gradients of two losses on equal float32 arrays."""
+    """Compare values and gradients of two losses on equal float32 arrays."""
     arrays = [np.asarray(x, np.float32) for x in arrays]
     tensors = [torch.tensor(x, requires_grad=True) for x in arrays]
     value, slopes = jax.jit(jax.value_and_grad(ours, argnums=tuple(range(len(arrays)))))(*arrays)

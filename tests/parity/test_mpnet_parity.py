@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parity
 
 
 def torch_hidden(model, ids, mask):
-    """Computes hidden states with PyTorch's own attention kernels."""
+    """Compute hidden states with PyTorch's own attention kernels."""
     return model(input_ids=torch.tensor(ids).long(), attention_mask=torch.tensor(mask).long())[0]
 
 

@@ -15,7 +15,7 @@ I, D = 60, 12
 
 
 def split(seed):
-    """Returns training and validation parts; some tools have no query or one that points away."""
+    """Return training and validation parts; some tools have no query or one that points away."""
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=(I, D))
     usage = theta / np.linalg.norm(theta, axis=1, keepdims=True) + 0.25 * rng.normal(size=(I, D))

@@ -35,7 +35,7 @@ def tokenizer(folder, side):
 
 
 def last_token(hidden, mask):
-    """Pools as Qwen3-Embedding's model card: the last position if all rows end at that position."""
+    """Pool as Qwen3-Embedding's model card: the last position if all rows end at that position."""
     if mask[:, -1].all():
         return hidden[:, -1]
     return hidden[torch.arange(len(hidden)), mask.sum(dim=1) - 1]
@@ -87,7 +87,7 @@ def test_scores_equal_the_probabilities_from_all_of_huggingfaces_logits(folder):
 
 
 def test_a_lora_beside_the_matrices_equals_peft_by_hand(folder):
-    """Compares with W x + (alpha / r) B A x in PyTorch, on the query projection."""
+    """Compare with W x + (alpha / r) B A x in PyTorch, on the query projection."""
     theirs = transformers.AutoModel.from_pretrained(folder).eval()
     encoder = load_encoder("qwen3_0_6b", folder)
     adapter = lora.init(jax.random.key(0), encoder.params, "blocks/1/query/kernel", rank=4)

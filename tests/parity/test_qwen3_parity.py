@@ -41,13 +41,13 @@ def random_model(kind, **changes):
 
 
 def torch_out(model, mask, **more):
-    """Returns hidden states of a Qwen3Model and logits of a Qwen3ForCausalLM."""
+    """Return hidden states of a Qwen3Model and logits of a Qwen3ForCausalLM."""
     inputs = {"input_ids": torch.tensor(IDS).long(), "attention_mask": torch.tensor(mask).long()}
     return model(**inputs, **more)[0]
 
 
 def read(directory):
-    """Loads network and parameters from the output of `save_pretrained`."""
+    """Load network and parameters from the output of `save_pretrained`."""
     backbone = read_backbone(directory / "config.json")
     return backbone.network(), backbone.load(directory)
 

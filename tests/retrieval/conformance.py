@@ -17,7 +17,7 @@ _TOLERANCE = 1e-5  # relative to the largest score
 
 
 def check_retriever(retriever: Retriever, texts: Texts, *, k: int = 5) -> None:
-    """Checks a retriever on a few queries.
+    """Check a retriever on a few queries.
 
     Scores must be finite and [B, I], and the scores of a query must not depend on the rest of the
     batch. `search` must find the k best items and compile once for two calls, and must return the
@@ -52,7 +52,7 @@ def check_retriever(retriever: Retriever, texts: Texts, *, k: int = 5) -> None:
 
 
 def _scores(retriever, texts):
-    """Returns all scores, after checks of their shape and of independence from the batch."""
+    """Return all scores, after checks of their shape and of independence from the batch."""
     score = jax.jit(retriever.score)
     together = np.asarray(score(retriever.params, retriever.read(texts)))
     if together.shape != (len(texts), retriever.items):

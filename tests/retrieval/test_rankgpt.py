@@ -60,7 +60,7 @@ def test_passages_are_cut_and_numbered():
 
 
 def by_worth(messages, number):
-    """Orders passages by the number that each contains, the largest first."""
+    """Order passages by the number that each contains, the largest first."""
     passages = [m["content"] for m in messages if m["content"].startswith("[")]
     worth = [int(re.search(r"worth (\d+)", p)[1]) for p in passages]
     order = sorted(range(len(worth)), key=lambda i: -worth[i])

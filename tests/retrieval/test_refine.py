@@ -11,7 +11,7 @@ WORTH = jnp.array([0.1, 0.9, 0.5, 0.5, -2.0])
 
 
 def by_worth(worth=WORTH, *, traced=None):
-    """Returns a reranker that scores tools by worth, negated for texts without "not"."""
+    """Return a reranker that scores tools by worth, negated for texts without "not"."""
 
     def score(params, features, candidates):
         if traced is not None:

@@ -26,7 +26,7 @@ def mesh_of(devices):
 
 
 def by_letters(name="letters", *, traced=None):
-    """Returns a retriever that multiplies counts of 'a' and 'b' by two columns of weights."""
+    """Return a retriever that multiplies counts of 'a' and 'b' by two columns of weights."""
 
     def score(params, features):
         if traced is not None:
@@ -109,7 +109,7 @@ COLLECTIVE = re.compile(
 
 
 def collectives(program):
-    """Returns (name, shape) of everything that a compiled program sends between devices."""
+    """Return (name, shape) of everything that a compiled program sends between devices."""
     return [
         (name, tuple(int(n) for n in dims.split(",") if n))
         for shapes, name in COLLECTIVE.findall(program.as_text())

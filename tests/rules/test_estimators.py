@@ -28,7 +28,7 @@ def a_round(item, reward, propensity, labels=(TARGET,)):
 
 
 def average(estimator, pi, labels=(TARGET,), noise_rate=0.0):
-    """Computes the mean over every item and both bits."""
+    """Compute the mean over every item and both bits."""
     mean = np.zeros(3)
     for item in range(3):
         for reward in (0, 1):

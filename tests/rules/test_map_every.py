@@ -119,7 +119,7 @@ BY_HAND = {"linear": LinearByHand, "mean_centred": CentredByHand, "low_rank": Lo
 
 
 def written_in_numpy(query_map, every, catalogue, stream, trace):
-    """Computes the final Theta and each round's sum of logits from a run's items and rewards."""
+    """Compute the final Theta and each round's sum of logits from a run's items and rewards."""
     theta, sums = np.asarray(catalogue.theta), []
     for t, query in enumerate(np.asarray(stream.order)):
         if t and t % every == 0:
@@ -194,7 +194,7 @@ def test_blocks_are_the_scan_for_other_projections(problem, projection):
 
 
 def part_of(stream, start, end):
-    """Streams a slice of rounds, padded with -1 (end of stream) to a fixed shape."""
+    """Stream a slice of rounds, padded with -1 (end of stream) to a fixed shape."""
     order = jnp.full(ROUNDS, -1).at[: end - start].set(stream.order[start:end])
     return stream._replace(order=order)
 

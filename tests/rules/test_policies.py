@@ -16,20 +16,20 @@ P = P / P.sum()
 
 
 def many_slates(rule, logits=LOGITS):
-    """Samples items [n, k] and propensities [n, k] of n independent slates."""
+    """Sample items [n, k] and propensities [n, k] of n independent slates."""
     keys = jax.random.split(jax.random.key(7), DRAWS)
     slates = jax.jit(jax.vmap(lambda key: rule.show(key, logits, None)))(keys)
     return np.asarray(slates.items), np.asarray(slates.propensity, np.float64)
 
 
 def inclusion(items, n=5):
-    """Computes the share of slates that contain each item, and the standard error of this share."""
+    """Compute the share of slates that contain each item, and the standard error of this share."""
     inside = (items[:, :, None] == np.arange(n)).any(axis=1)
     return inside.mean(axis=0), inside.std(axis=0) / np.sqrt(len(items))
 
 
 def enumerated_inclusion(p, k):
-    """Computes P(item among the first k) for sequential sampling without replacement."""
+    """Compute P(item among the first k) for sequential sampling without replacement."""
     chance = np.zeros(len(p))
     for drawn in itertools.permutations(range(len(p)), k):
         left, together = 1.0, 1.0

@@ -34,13 +34,13 @@ def test_learners_with_a_query_map_satisfy_the_contract(rule):
 
 @pytest.fixture
 def problem():
-    """Returns Theta_1 [7, 4] and queries [9, 4]."""
+    """Return Theta_1 [7, 4] and queries [9, 4]."""
     keys = jax.random.split(jax.random.key(3), 2)
     return jax.random.normal(keys[0], (7, 4)), jax.random.normal(keys[1], (9, 4))
 
 
 def taught(rule, state, query, label):
-    """Updates a learner once with the label of a query."""
+    """Update a learner once with the label of a query."""
     choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
     return rule.update(state, query, choice, Feedback(jnp.asarray(0.0), labels=jnp.array([label])))
 

@@ -155,7 +155,7 @@ def test_a_second_ctrl_c_ends_the_run_at_once():
 
 
 def walk(folder, interrupted=lambda: False, **options):
-    """Runs five chunks that each record their number; returns the state and the chunks run."""
+    """Run five chunks that each record their number; return the state and the chunks run."""
     ran = []
 
     def step(state, number):
@@ -169,7 +169,7 @@ def walk(folder, interrupted=lambda: False, **options):
 
 
 def asked_until(number):
-    """Returns a function that is true from its ``number``-th call on."""
+    """Return a function that is true from its ``number``-th call on."""
     asked = itertools.count(1)
     return lambda: next(asked) >= number
 

@@ -38,7 +38,7 @@ def assert_state(found):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """Returns a function that computes a part in the test's own process, once."""
+    """Return a function that computes a part in the test's own process, once."""
     return cache(lambda part: getattr(program, part)(tmp_path_factory.mktemp(part)))
 
 
@@ -51,7 +51,7 @@ def test_two_processes_simulate_as_one_and_read_each_other(tmp_path, alone):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Runs all programs in two processes of two devices each; returns their folder."""
+    """Run all programs in two processes of two devices each; return their folder."""
     folder = tmp_path_factory.mktemp("two")
     job = command(folder, "save", "simulate", "alone", "mesh", "method")
     together.run(job, folder / "said", 2, devices=2)
@@ -60,7 +60,7 @@ def two(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def four(two, tmp_path_factory):
-    """Runs four processes, and kills one of them in its fourth chunk; returns their folder."""
+    """Run four processes, and kill one of them in its fourth chunk; return their folder."""
     folder = tmp_path_factory.mktemp("four")
     shutil.copytree(two / "state", folder / "state")
     job = command(folder, "restore", "simulate", "chunks")
@@ -130,7 +130,7 @@ def test_if_a_process_dies_or_is_stopped_all_end_and_the_same_command_resumes(fo
 
 @pytest.mark.slow
 def test_an_error_in_one_ends_all(tmp_path):
-    """Includes SLURM's names of the processes.
+    """Include SLURM's names of the processes.
 
     The program ends without waiting for the process that waits for the others.
     """

@@ -19,7 +19,7 @@ WEIGHTS = np.where(RNG.random(2048) < 0.5, RNG.random(2048), 0.0)  # 0 for absen
 
 @pytest.fixture(params=[None, 1, 8], ids=["plain", "1 device", "8 devices"])
 def split(request):
-    """Returns a function that runs ``fn(x, axis)`` on x, or on rows of x split over a mesh."""
+    """Return a function that runs ``fn(x, axis)`` on x, or on rows of x split over a mesh."""
     if request.param is None:
         return lambda fn, x, out=None: fn(jnp.asarray(x), None)
     mesh = sharding.make_mesh(item=request.param)

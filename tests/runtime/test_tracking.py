@@ -124,7 +124,7 @@ def test_wandb_is_offline_by_default_and_writes_its_file(tmp_path, picture, monk
 
 
 def history(record):
-    """Reads an offline run's history: a LevelDB log of protocol buffers after 7 header bytes."""
+    """Read an offline run's history: a LevelDB log of protocol buffers after 7 header bytes."""
     from wandb.proto import wandb_internal_pb2
 
     content, lines, part, at = record.read_bytes(), [], b"", 7

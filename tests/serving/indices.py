@@ -27,7 +27,7 @@ def same(one, other):
 
 
 def lived(index, task, rounds=6):
-    """Uses an index for some rounds, after which every part of its state has changed."""
+    """Use an index for some rounds, after which every part of its state has changed."""
     for n in range(rounds):
         ticket = index.search(task.queries[n], k=3)
         index.feedback(ticket, worked=n % 2, item=ticket.ids[n % 3])

@@ -21,7 +21,7 @@ monitoring.register_event_duration_secs_listener(_count)
 
 
 def programs(call: Callable[[], object]) -> int:
-    """Counts the programs that a call compiles."""
+    """Count the programs that a call compiles."""
     before = len(COMPILED)
     call()
     return len(COMPILED) - before
@@ -29,7 +29,7 @@ def programs(call: Callable[[], object]) -> int:
 
 @pytest.fixture(scope="module")
 def first(task):
-    """Runs the simulation from which the other calls differ in learner, settings or seeds."""
+    """Run the simulation from which the other calls differ in learner, settings or seeds."""
     run = jr.simulate(jr.greedy(), task, exposures=2, seeds=2)
     jr.evaluate(run, task)
     return run

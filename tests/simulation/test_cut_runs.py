@@ -28,7 +28,7 @@ EVERYTHING = Environment(
 
 @pytest.fixture(scope="module")
 def blocked(problem):
-    """Returns a float32 blocked run with all effects, as a function of state and order."""
+    """Return a float32 blocked run with all effects, as a function of state and order."""
     catalogue, stream = problem(items=ITEMS)
 
     @jax.jit

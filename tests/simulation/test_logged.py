@@ -135,7 +135,7 @@ def test_the_log_of_another_run_is_refused(tmp_path):
 
 
 def test_effects_of_the_environment_are_logged(tmp_path):
-    """Covers queries as asked, rounds without an answer, and delayed updates."""
+    """Cover queries as asked, rounds without an answer, and delayed updates."""
     turning = jr.environments.drift.turning(TASK.queries, angle=1.0, rounds=60)
     silent = jr.environments.feedback.censored_by_success(after_success=0.5, after_failure=0.2)
     environment = jr.Environment(rotation=turning, censoring=silent)

@@ -38,7 +38,7 @@ def everything(items):
 
 
 def on_devices(n, rule, catalogue, stream, environment, **blocks):
-    """Runs on a mesh of n devices; n = 0 is the plain blocked form."""
+    """Run on a mesh of n devices; n = 0 is the plain blocked form."""
     how = partial(simulate_on_mesh, mesh=sharding.make_mesh(item=n)) if n else simulate_blocked
     run = jax.jit(lambda state: how(rule, state, environment, stream, KEY(), **blocks))
     return run(jax.jit(rule.init)(*catalogue))
@@ -46,7 +46,7 @@ def on_devices(n, rule, catalogue, stream, environment, **blocks):
 
 @pytest.fixture(scope="module")
 def undivided(problem):
-    """Returns a function (x64, rule) -> (run on n devices, result of the plain blocked form)."""
+    """Return a function (x64, rule) -> (run on n devices, result of the plain blocked form)."""
 
     @cache
     def forms(x64, rule):
@@ -111,7 +111,7 @@ COLLECTIVE = re.compile(
 
 
 def elements_sent(program, devices):
-    """Returns (name, elements sent per device) of each collective in a compiled program."""
+    """Return (name, elements sent per device) of each collective in a compiled program."""
     found = []
     for line in program.as_text().splitlines():
         if match := COLLECTIVE.search(line):

@@ -10,7 +10,7 @@ GRID = {"tau": [0.05], "eta": [0.0, 0.02]}
 
 @pytest.fixture(scope="module")
 def masks():
-    """Selects the first 9 and the last 6 of 12 queries."""
+    """Select the first 9 and the last 6 of 12 queries."""
     found = np.zeros((2, 12), bool)
     found[0, :9], found[1, 6:] = True, True
     return found

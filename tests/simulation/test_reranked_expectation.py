@@ -26,7 +26,7 @@ DRAWS = 200_000
 
 
 def on_the_slate(k):
-    """Computes P(i on the slate) for every i from all ordered samples without replacement."""
+    """Compute P(i on the slate) for every i from all ordered samples without replacement."""
     chance = np.zeros(len(P))
     for slate in permutations(range(len(P)), k):
         left, probability = 1.0, 1.0
@@ -38,7 +38,7 @@ def on_the_slate(k):
 
 
 def below(x, item, k):
-    """Computes P(kappa <= x): fewer than k of the others' perturbed log-probabilities exceed x."""
+    """Compute P(kappa <= x): fewer than k of the others' perturbed log-probabilities exceed x."""
     others = [i for i in range(len(P)) if i != item]
     over = {i: -np.expm1(-np.exp(np.log(P[i]) - x)) for i in others}
     total = np.zeros_like(x)
@@ -49,7 +49,7 @@ def below(x, item, k):
 
 
 def threshold(item, k):
-    """Returns the distribution of kappa as a fine grid with probabilities."""
+    """Return the distribution of kappa as a fine grid with probabilities."""
     edges = np.linspace(-12, 25, 40_001)
     return (edges[1:] + edges[:-1]) / 2, np.diff(below(edges, item, k))
 
@@ -86,7 +86,7 @@ def test_the_papers_weight_is_off_by_the_draw(accuracy):
 
 
 def sampled(k, accuracy, divide_by):
-    """Computes mean coefficients over many rounds of the real policy, reranker and estimator."""
+    """Compute mean coefficients over many rounds of the real policy, reranker and estimator."""
     rule = policies.softmax(k=k)
     environment = Environment(reranker=simulated_reranker(accuracy=accuracy))
     estimator = estimators.importance_weighted(divide_by=divide_by)

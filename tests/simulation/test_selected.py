@@ -11,7 +11,7 @@ ORDERS = jr.stream_orders(TASK, 1, SEEDS)[:, :20]
 
 
 def played(pick):
-    """Returns the trace of twenty rounds in chunks of eight, and the selector's inputs."""
+    """Return the trace of twenty rounds in chunks of eight, and the selector's inputs."""
     asked = []
 
     def select(queries, items):

@@ -25,7 +25,7 @@ SETTINGS = {"tau": 0.1, "eta": 0.02}
 
 
 def scanned(learner, task, *, seeds, exposures=1, environment=None):
-    """Returns the states and traces of the plain scan, a pair for each seed."""
+    """Return the states and trace of the plain scan, a pair for each seed."""
     environment = environment or jr.Environment()
 
     @jax.jit
@@ -38,13 +38,13 @@ def scanned(learner, task, *, seeds, exposures=1, environment=None):
 
 
 def same(one, other):
-    """Compares exactly."""
+    """Compare exactly."""
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 @pytest.fixture(scope="module")
 def coming_and_going(small):
-    """Returns 13 tools: one is never available; others arrive late, leave, or leave and return."""
+    """Return 13 tools: one is never available; others arrive late, leave, or leave and return."""
     task = small(items=13, available=np.arange(13) != 4)
     ids = np.arange(13)
     arrives = np.select([ids % 5 == 1, ids % 5 == 2], [40, 60], 0)
@@ -212,7 +212,7 @@ def test_a_slate_longer_than_the_catalogue_is_refused(task):
 
 
 def stopped(monkeypatch, simulate, *, at=2):
-    """Runs a simulation, and sends SIGTERM during chunk number ``at``."""
+    """Run a simulation, and send SIGTERM during chunk number ``at``."""
     steps, step = [], Simulation.step
 
     def interrupting(*args):
@@ -270,7 +270,7 @@ simulate(sys.argv[1])
 
 @pytest.mark.slow
 def test_another_process_resumes_with_its_own_reranker(tmp_path, monkeypatch):
-    """Runs are identified by their program, not by the address of a function."""
+    """Run are identified by their program, not by the address of a function."""
     names = {
         "JAX_NUM_CPU_DEVICES": str(jax.device_count()),
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
@@ -323,7 +323,7 @@ def test_a_folder_of_another_run_is_refused(task, small, tmp_path):
 
 @pytest.mark.parametrize(("seconds", "lines"), [(0.0, 0), (31.0, 1)])
 def test_only_long_runs_show_a_progress_bar(task, capsys, monkeypatch, seconds, lines):
-    """Replaces the clock by one that advances at each reading."""
+    """Replace the clock by one that advances at each reading."""
     clock = itertools.count(0.0, seconds)
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr("tqdm.std.time", lambda: next(clock))

@@ -33,7 +33,7 @@ class Toy:
         self.order = np.array(orders, np.int32).reshape(SEEDS, -1)
 
     def run(self, learner, *, noise_rate=None, comparator=None, labels=None):
-        """Returns the `Evidence` of a run; U is Theta_1 unless given."""
+        """Return the `Evidence` of a run; U is Theta_1 unless given."""
         labels = jnp.asarray(self.labels if labels is None else labels)
         stream = Stream(queries=jnp.asarray(self.queries), labels=labels, order=self.order)
         start = learner.init(jnp.asarray(self.theta_1), jnp.ones(ITEMS, bool))

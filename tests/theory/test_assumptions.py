@@ -39,7 +39,7 @@ TOOLS, ROUNDS, RHO = 30, 2000, 0.1
 
 
 def with_rewards(run, item, wrong):
-    """Replaces a run's tools, all of them wrong, and marks some of the rewards as flipped."""
+    """Replace a run's tools, all of them wrong, and mark some of the rewards as flipped."""
     success = np.zeros(np.shape(item), np.float32)
     trace = run.trace._replace(item=item, success=success, reward=success + wrong)
     return run._replace(trace=trace)

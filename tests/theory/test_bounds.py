@@ -32,7 +32,7 @@ def run(six):
 
 
 def loss(theta, task, tau):
-    """Computes the loss of one Theta on every query in float64."""
+    """Compute the loss of one Theta on every query in float64."""
     z = task.queries.astype(np.float64) @ np.asarray(theta, np.float64).T / tau
     return logsumexp(z, axis=1) - z[np.arange(len(task)), task.labels[:, 0]]
 
@@ -67,7 +67,7 @@ def test_the_comparator_follows_the_projection(run, six):
 
 
 def proximal_gradient(theta, task, tau, eta, *, times):
-    """Computes the gradient of ``sum_t l_t + ||Theta - Theta_1||^2 / (2 eta)`` in NumPy."""
+    """Compute the gradient of ``sum_t l_t + ||Theta - Theta_1||^2 / (2 eta)`` in NumPy."""
     theta, queries = np.asarray(theta, np.float64), task.queries.astype(np.float64)
     z = queries @ theta.T / tau
     c = np.exp(z - logsumexp(z, axis=1, keepdims=True))
@@ -173,7 +173,7 @@ def test_tools_that_are_absent_throughout_are_left_out(small):
 
 
 def sign_descent(tau, eta):
-    """Makes a learner that is not rank one: rows follow the signs of the gradient."""
+    """Make a learner that is not rank one: rows follow the signs of the gradient."""
     plain = jr.orag(tau=tau, eta=eta, projection=jr.projections.none())
 
     def update(state, query, choice, feedback):

@@ -8,7 +8,7 @@ from jaxret.theory import calibration
 
 
 def adaptive(rng, rounds, off=0.0):
-    """Samples bits with log-odds ``off`` above predictions that depend on earlier bits."""
+    """Sample bits with log-odds ``off`` above predictions that depend on earlier bits."""
     predictions, bits, level = np.zeros(rounds), np.zeros(rounds), 0.0
     for t in range(rounds):
         level = np.clip(level + 0.3 * rng.normal() + 0.2 * (bits[t - 1] - 0.5), -3, 3)

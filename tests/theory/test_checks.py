@@ -10,7 +10,7 @@ P = np.array([0.5, 0.3, 0.15, 0.05])
 
 
 def enumerate_eq_4(p, right, noise_rate, read=lambda y: y):
-    """Computes E[c] and E||c||^2 of Eq. (4) over item and bit; ``read`` maps the bit."""
+    """Compute E[c] and E||c||^2 of Eq. (4) over item and bit; ``read`` maps the bit."""
     mean, second = np.zeros_like(p), 0.0
     for a in range(len(p)):
         for flip in (0, 1):
@@ -108,7 +108,7 @@ def test_the_interval_of_the_slope_covers_it_about_as_often_as_it_says():
 
 
 def test_the_interval_of_the_slope_is_that_of_95_per_cent():
-    """Uses the delta method and a half-width of 1.96 standard errors, which differs from 1.64."""
+    """Use the delta method and a half-width of 1.96 standard errors, which differs from 1.64."""
     horizons, seeds = np.array([100, 200, 400, 800]), 400
     regrets = np.random.default_rng(1).normal(1.0, 0.2, (seeds, 4)) * np.sqrt(horizons)
     got = slope(horizons, regrets, resamples=8_000)

@@ -7,7 +7,7 @@ from jaxret.theory.comparators import hindsight, margin, proximal
 
 
 def gradient(theta, queries, labels, tau, counts):
-    """Computes the gradient of sum_t l_t in NumPy float64."""
+    """Compute the gradient of sum_t l_t in NumPy float64."""
     z = queries @ theta.T / tau
     p = np.exp(z - z.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
@@ -15,7 +15,7 @@ def gradient(theta, queries, labels, tau, counts):
 
 
 def solve(solver, *arrays):
-    """Compiles and runs a solver in float64, with NumPy inputs and outputs."""
+    """Compile and run a solver in float64, with NumPy inputs and outputs."""
     with jax.enable_x64(True):
         return jax.tree.map(np.asarray, jax.jit(solver)(*map(jnp.asarray, arrays)))
 

@@ -18,7 +18,7 @@ def make_data(items=6, width=4, queries=15, seed=0):
 
 
 def loss_and_gradient(theta, q, labels):
-    """Computes the summed cross-entropy and (p - 1[label])^T q / tau with NumPy."""
+    """Compute the summed cross-entropy and (p - 1[label])^T q / tau with NumPy."""
     z = q @ theta.T / TAU
     p = np.exp(z - z.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)

@@ -42,7 +42,7 @@ def simulate(learner, task):
 
 @pytest.fixture(scope="module", params=LEARNERS)
 def found(request, task):
-    """Returns a run and its sums."""
+    """Return a run and its sums."""
     run = simulate(LEARNERS[request.param], task)
     return run, duality.dual(run, TAU)
 

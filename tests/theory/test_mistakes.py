@@ -155,9 +155,9 @@ def test_gaptron_meets_its_bound_at_its_own_step_alone(task):
 
 
 def least_over_balls(task, times, eta):
-    """Minimises ``times`` summed losses + ||Theta_1 - U||^2 / (2 eta) at tau = 1, in nats.
+    """Minimise ``times`` summed losses + ||Theta_1 - U||^2 / (2 eta) at tau = 1, in nats.
 
-    Returns the minima over U with rows in the unit ball and over all U, from projected gradient
+    Return the minima over U with rows in the unit ball and over all U, from projected gradient
     descent in NumPy.
     """
     theta, queries = np.asarray(task.theta, float), np.asarray(task.queries, float)

@@ -35,7 +35,7 @@ def bayes(task):
 
 
 def judge(task, errors):
-    """Makes an environment whose rewards are wrong for a share of the (query, tool) pairs."""
+    """Make an environment whose rewards are wrong for a share of the (query, tool) pairs."""
     right = np.arange(6) == task.labels
     wrong = np.random.default_rng(0).random(right.shape) < errors
     return jr.judged(np.where(wrong, ~right, right).astype(np.float32))

@@ -24,7 +24,7 @@ def unit(rows):
 
 
 def rows_after(theta, q, c, tau, eta, name):
-    """Computes the rows before and after the projection with NumPy."""
+    """Compute the rows before and after the projection with NumPy."""
     x = theta - eta / tau * np.outer(c, q)
     length = np.linalg.norm(x, axis=1, keepdims=True)
     factor = {"free": 1.0, "ball": 1 / np.maximum(length, 1), "sphere": 1 / length}[name]
@@ -62,7 +62,7 @@ def test_the_costs_of_a_round_are_those_of_enumeration(name):
 
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_the_bound_exceeds_the_exact_expected_regret_of_a_short_run(name):
-    """Sums both sides over all 3^4 sequences of choices, weighted by their probabilities."""
+    """Sum both sides over all 3^4 sequences of choices, weighted by their probabilities."""
     rng = np.random.default_rng(1)
     theta_1, u = unit(rng.normal(size=(2, 3, 3)))
     queries, labels = unit(rng.normal(size=(4, 3))), np.array([0, 2, 1, 2])

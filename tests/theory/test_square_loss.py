@@ -28,14 +28,14 @@ def test_inverse_gaps_pay_for_regret_with_the_squared_error():
 
 
 def orthogonal(items=3, queries=30):
-    """Makes a task where right tools have cosine 1 and others 0, so f* is linear in the ball."""
+    """Make a task where right tools have cosine 1 and others 0, so f* is linear in the ball."""
     theta = np.eye(items)
     labels = np.arange(queries) % items
     return jr.Task.from_arrays(theta, theta[labels], labels, name="orthogonal")
 
 
 def crossed(items=3, queries=30):
-    """Makes a task where all queries look the same to the rows but have different tools."""
+    """Make a task where all queries look the same to the rows but have different tools."""
     task = orthogonal(items, queries)
     return jr.Task.from_arrays(task.theta, np.full_like(task.queries, items**-0.5), task.labels)
 

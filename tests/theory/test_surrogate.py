@@ -27,7 +27,7 @@ def test_the_excess_of_cross_entropy_is_an_expected_divergence():
 
 
 def test_the_posterior_alone_has_the_least_risk():
-    """Compares with all predictions for one query on a grid of step 0.1."""
+    """Compare with all predictions for one query on a grid of step 0.1."""
     steps = [x for x in itertools.product(range(11), repeat=3) if sum(x) <= 10]
     grid = np.array([(*x, 10 - sum(x)) for x in steps]) / 10
     risks = [excess_risk(ETA[1:2], p[None], np.ones(1)).risk for p in grid]

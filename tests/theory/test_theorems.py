@@ -19,7 +19,7 @@ RULE = presets.orag(tau=TAU, eta=ETA, projection=projections.none())
 
 @pytest.fixture(scope="module")
 def closest(toy):
-    """Computes the proximal comparator."""
+    """Compute the proximal comparator."""
     counts = np.full(len(toy.queries), 8.0, np.float32)
     find = jax.jit(partial(proximal, eta=ETA, tau=TAU))
     return find(toy.queries, toy.labels, toy.theta_1, counts=counts)

@@ -9,7 +9,7 @@ LENGTHS = np.random.default_rng(0).lognormal(3, 0.6, 2003).astype(int) + 2
 
 
 def rows_of(lengths=LENGTHS, size=16, seed=0):
-    """Makes batches that contain only the positions of their examples."""
+    """Make batches that contain only the positions of their examples."""
     return shuffled(lengths, lambda rows: rows, size=size, seed=seed)
 
 

@@ -53,12 +53,12 @@ def fitted(*, accumulate=1, steps=12, **options):
 
 @cache
 def alone(accumulate=1):
-    """Returns the uninterrupted run on one device, with which other runs are compared."""
+    """Return the uninterrupted run on one device, with which other runs are compared."""
     return fitted(accumulate=accumulate)
 
 
 def raw(tree):
-    """Returns the leaves as NumPy arrays, keys as their bits."""
+    """Return the leaves as NumPy arrays, keys as their bits."""
     leaves = jax.tree.leaves(tree)
     is_key = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
     return [
@@ -214,7 +214,7 @@ def test_a_fit_is_resumed_on_another_number_of_devices(tmp_path):
 
 
 def counting(*, scores, steps, every=1, tracker=None):
-    """Fits a single parameter that counts the steps, with a given score after each step."""
+    """Fit a single parameter that counts the steps, with a given score after each step."""
     optimizer = optax.sgd(1.0)
 
     def upward(params, batch, key):
@@ -273,7 +273,7 @@ def test_a_loss_that_is_no_number_ends_the_fit_and_its_steps_are_named():
 
 
 def test_a_fit_leaves_what_it_started_from(tmp_path):
-    """Covers an optimiser that stores the parameters themselves, such as an average."""
+    """Cover an optimiser that stores the parameters themselves, such as an average."""
     average = optax.GradientTransformation(
         init=lambda params: params, update=lambda slope, kept, params: (slope, kept)
     )

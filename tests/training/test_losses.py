@@ -25,7 +25,7 @@ def log_sigmoid(z):
 
 
 def bce_by_hand(logits, labels, candidates):
-    """Computes the mean over the batch of each row's mean over its candidates."""
+    """Compute the mean over the batch of each row's mean over its candidates."""
     rows = []
     for row, right, tools in zip(logits, labels, candidates, strict=True):
         terms = [
@@ -103,7 +103,7 @@ NEAR = {
 
 
 def info_nce_by_hand(rivals, temperature):
-    """Computes InfoNCE; ``rivals[b]`` are the negative vectors of query b."""
+    """Compute InfoNCE; ``rivals[b]`` are the negative vectors of query b."""
     rows = []
     for q, document, others in zip(NEAR["queries"], NEAR["documents"], rivals, strict=True):
         scores = np.array([q @ document, *(q @ other for other in others)]) / temperature

@@ -15,7 +15,7 @@ LABELS = np.array([[3, -1], [0, 4], [1, -1]])
 
 
 def make(n, width=8, tools=30, copies=0):
-    """Makes unit vectors with one to three tools each; the last ``copies`` repeat first texts."""
+    """Make unit vectors with one to three tools each; the last ``copies`` repeat first texts."""
     labels = np.full((n, 3), -1)
     for row in labels:
         count = RNG.integers(1, 4)

@@ -22,7 +22,7 @@ def bootstrapped(
     seed: int = 0,
     start: Start = "document",
 ) -> Learner:
-    """Bootstrapped heads: copies of `greedy` that weight the rewards at random.
+    """Learn several heads: copies of `greedy` that weight the rewards at random.
 
         show    argmax_i  by the rows of one head, drawn uniformly
         learn   each head as `greedy` does, with the reward's term weighted by 0 or 2, each with
@@ -57,13 +57,13 @@ def bootstrapped(
     projection = common.default_projection(start)
 
     def head(weight):
-        """Builds `greedy` with the gradient of a reward multiplied by ``weight``."""
+        """Build `greedy` with the gradient of a reward multiplied by ``weight``."""
         return greedy(tau=tau, eta=eta * weight, projection=projection)
 
     head(1.0)  # raises if a setting is out of range
 
     def choices(state, query):
-        """Returns the tool that each head would show [H]."""
+        """Return the tool that each head would show [H]."""
         values = common.where_available(state, state.extra @ query)
         return jnp.argmax(values, axis=1).astype(jnp.int32)
 

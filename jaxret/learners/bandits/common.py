@@ -46,7 +46,7 @@ def bandit(
     logits: PerItem | None = None,
     structure: Structure | None = None,
 ) -> Learner:
-    """Assembles a learner that no rank-one rule describes.
+    """Assemble a learner that no rank-one rule describes.
 
     Args:
       name: name of the learner.
@@ -89,7 +89,7 @@ def bandit(
 
 
 def acting_by(policy: Policy, values: PerItem) -> Acting:
-    """Applies a policy to one value per item.
+    """Apply a policy to one value per item.
 
     Args:
       policy: a policy of one item.
@@ -103,7 +103,7 @@ def acting_by(policy: Policy, values: PerItem) -> Acting:
 
 
 def with_start(learner: Learner, start: Start) -> Learner:
-    """Lets a rank-one learner begin at zero.
+    """Let a rank-one learner begin at zero.
 
     Args:
       learner: a learner that begins at the documents.
@@ -122,7 +122,7 @@ def with_start(learner: Learner, start: Start) -> Learner:
 
 
 def default_projection(start: Start) -> Projection:
-    """Returns the unit sphere for 'document', and no constraint for 'zero'.
+    """Return the unit sphere for 'document', and no constraint for 'zero'.
 
     A row of length 0 has no projection onto the sphere.
     """
@@ -130,14 +130,14 @@ def default_projection(start: Start) -> Projection:
 
 
 def require_start(start: str) -> None:
-    """Raises ValueError unless ``start`` is 'document' or 'zero'."""
+    """Raise ValueError unless ``start`` is 'document' or 'zero'."""
     require("start", start, "'document' or 'zero'", {"document", "zero"}.__contains__)
 
 
 def products(queries: Float[Array, "N d"], theta: Float[Array, "I d"]) -> Float[Array, "N I"]:
-    """Computes the inner products of queries and rows.
+    """Compute the inner products of queries and rows.
 
-    Uses full precision: the faster default of accelerators would round scores into ties.
+    Use full precision: the faster default of accelerators would round scores into ties.
 
     Args:
       queries: [N, d].
@@ -150,7 +150,7 @@ def products(queries: Float[Array, "N d"], theta: Float[Array, "I d"]) -> Float[
 
 
 def where_available(state: State, values: Float[Array, "*n I"]) -> Float[Array, "*n I"]:
-    """Replaces the values of absent items by minus infinity.
+    """Replace the values of absent items by minus infinity.
 
     Args:
       state: state of the learner, with ``available`` [I].

@@ -37,7 +37,7 @@ from jaxret.types import PRNGKey, Slate
 
 @preset
 def squarecb(*, gamma: float = 100.0, eta: float = 0.1, start: Start = "document") -> Learner:
-    """SquareCB: square loss, a linear model per tool, inverse-gap weighting.
+    """Learn by SquareCB: square loss, a linear model per tool, inverse-gap weighting.
 
     Foster and Rakhlin (2020), Algorithm 1, with online gradient descent on the square loss as the
     oracle, one of the oracles that the paper names:
@@ -85,7 +85,7 @@ def fastcb(
     centre: float = 0.5,
     start: Start = "document",
 ) -> Learner:
-    """FastCB: log loss, a logistic model per tool, reweighted inverse-gap weighting.
+    """Learn by FastCB: log loss, a logistic model per tool, reweighted inverse-gap weighting.
 
     Foster and Krishnamurthy (2021), Algorithm 1, with online gradient descent on the log loss of a
     logistic model, which is convex, as the oracle:
@@ -135,7 +135,7 @@ def inverse_gap(
     *,
     reweighted: bool = False,
 ) -> Float[Array, " I"]:
-    """Computes the probability with which each tool is shown.
+    """Compute the probability with which each tool is shown.
 
     Args:
       means: predicted probabilities of success [I], in [0, 1]; ties go to the first tool.
@@ -158,7 +158,7 @@ def inverse_gap(
 
 
 def draw(key: PRNGKey, probabilities: Float[Array, " I"]) -> Slate:
-    """Draws one tool.
+    """Draw one tool.
 
     Args:
       key: consumed.
@@ -183,7 +183,7 @@ def _inverse_gap_learner(
     first: float,
     start: Start,
 ) -> Learner:
-    """Builds a learner that explores by inverse gaps and descends on a loss with slope f_a - y."""
+    """Build a learner that explores by inverse gaps and descends on a loss with slope f_a - y."""
     require("gamma", gamma, "> 0", lambda x: x > 0)
     require("eta", eta, ">= 0", lambda x: x >= 0)
     ball = projections.ball()

@@ -51,7 +51,7 @@ class Posterior(NamedTuple):
 
 @preset
 def linucb_shared(*, alpha: float = 0.1, ridge: float = 1.0, start: Start = "document") -> Learner:
-    """LinUCB, one model of query and tool for all tools.
+    """Learn by LinUCB, with one model of query and tool for all tools.
 
     Chu et al. (2011), Algorithm 1, whose ridge is 1 and which leaves the features open:
 
@@ -88,7 +88,7 @@ def linucb_shared(*, alpha: float = 0.1, ridge: float = 1.0, start: Start = "doc
 
 @preset
 def lints(*, alpha: float = 0.03, ridge: float = 1.0, start: Start = "document") -> Learner:
-    """Thompson sampling, one linear model of query and tool for all tools.
+    """Learn by Thompson sampling, with one linear model of query and tool for all tools.
 
     Agrawal and Goyal (2013), Algorithm 1, whose ridge is 1:
 
@@ -123,7 +123,7 @@ def lints(*, alpha: float = 0.03, ridge: float = 1.0, start: Start = "document")
 def neural_linear(
     *, ridge: float = 10.0, shape: float = 6.0, rate: float = 1.25, start: Start = "document"
 ) -> Learner:
-    """Neural-linear: Bayesian regression on the encoder's vectors, with Thompson draws.
+    """Learn a Bayesian regression on the encoder's vectors, with Thompson draws (neural-linear).
 
     Snoek et al. (2015); as a bandit Riquelme, Tucker and Snoek (2018):
 
@@ -180,7 +180,7 @@ def linear_learner(
     shape: float = 1.0,
     rate: float = 1.0,
 ) -> Learner:
-    """Builds a learner that predicts rewards by one linear regression for all tools.
+    """Build a learner that predicts rewards by one linear regression for all tools.
 
     Args:
       name: name of the learner.
@@ -224,7 +224,7 @@ def linear_learner(
 
 
 def constant(queries: Float[Array, "*n d"]) -> Float[Array, "*n 1"]:
-    """Returns the base 1, a constant offset.
+    """Return the base 1, a constant offset.
 
     Args:
       queries: [.., d].
@@ -236,7 +236,7 @@ def constant(queries: Float[Array, "*n d"]) -> Float[Array, "*n 1"]:
 
 
 def identity(queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-    """Returns the base q, an offset per query for all tools.
+    """Return the base q, an offset per query for all tools.
 
     Args:
       queries: [.., d].
@@ -250,7 +250,7 @@ def identity(queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
 def features(
     theta: Float[Array, "*n d"], query: Float[Array, " d"], base: Base
 ) -> Float[Array, "*n m"]:
-    """Computes x(q, a) of one tool or of many.
+    """Compute x(q, a) of one tool or of many.
 
     Args:
       theta: documents [.., d].
@@ -268,7 +268,7 @@ def features(
 
 
 def map_queries(weights: Float[Array, " m"], queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-    """Computes the mapped queries ``(sqrt(d) u + c) * q``, whose products with documents rank.
+    """Compute the mapped queries ``(sqrt(d) u + c) * q``, whose products with documents rank.
 
     Args:
       weights: w [m], that is (u [d], c [], b).
@@ -288,7 +288,7 @@ def means(
     queries: Float[Array, "N d"],
     base: Base,
 ) -> Float[Array, "N I"]:
-    """Computes ``w x(q, a)`` of every query and tool, without forming the features.
+    """Compute ``w x(q, a)`` of every query and tool, without forming the features.
 
     Args:
       weights: w [m].
@@ -306,7 +306,7 @@ def means(
 def prior(
     mean: Float[Array, " m"], ridge: float, shape: float = 1.0, rate: float = 1.0
 ) -> Posterior:
-    """Returns the distribution before the first observation.
+    """Return the distribution before the first observation.
 
     Args:
       mean: mean of the weights [m].
@@ -323,7 +323,7 @@ def prior(
 
 
 def observe(posterior: Posterior, x: Float[Array, " m"], y: Float[Array, ""]) -> Posterior:
-    """Conditions on one more observation.
+    """Condition on one more observation.
 
     Args:
       posterior: the distribution so far.
@@ -343,7 +343,7 @@ def observe(posterior: Posterior, x: Float[Array, " m"], y: Float[Array, ""]) ->
 
 
 def deviations(posterior: Posterior, x: Float[Array, "n m"]) -> Float[Array, " n"]:
-    """Computes ``sqrt(x^T R R^T x)`` of every point, with n m^2 products.
+    """Compute ``sqrt(x^T R R^T x)`` of every point, with n m^2 products.
 
     Args:
       posterior: the distribution.
@@ -356,7 +356,7 @@ def deviations(posterior: Posterior, x: Float[Array, "n m"]) -> Float[Array, " n
 
 
 def draw(posterior: Posterior, key: PRNGKey, scale: Float[Array, ""] | float) -> Float[Array, " m"]:
-    """Draws weights from ``N(mean, scale^2 R R^T)``.
+    """Draw weights from ``N(mean, scale^2 R R^T)``.
 
     Args:
       posterior: the distribution.
@@ -371,7 +371,7 @@ def draw(posterior: Posterior, key: PRNGKey, scale: Float[Array, ""] | float) ->
 
 
 def draw_noise(posterior: Posterior, key: PRNGKey) -> Float[Array, ""]:
-    """Draws a standard deviation of the noise, s.
+    """Draw a standard deviation of the noise, s.
 
     Args:
       posterior: the distribution.
@@ -385,7 +385,7 @@ def draw_noise(posterior: Posterior, key: PRNGKey) -> Float[Array, ""]:
 
 
 def _thompson(base: Base, weights: Callable[[Posterior, PRNGKey], Float[Array, " m"]]) -> Acting:
-    """Shows the best tool by sampled weights; the probability of each tool is unknown."""
+    """Show the best tool by sampled weights; the probability of each tool is unknown."""
 
     def act(state, query, key):
         values = means(weights(state.extra, key), state.theta, query[None], base)[0]

@@ -53,7 +53,7 @@ def linucb(
     start: Start = "document",
     capacity: int = 4096,
 ) -> Learner:
-    """LinUCB, one exact model per tool: the largest mean plus a bonus for uncertainty.
+    """Learn by LinUCB, one exact model per tool: the largest mean plus a bonus for uncertainty.
 
     Li, Chu, Langford and Schapire (2010), Algorithm 1, whose ridge is 1:
 
@@ -101,7 +101,7 @@ def ridge_epsilon_greedy(
     start: Start = "document",
     capacity: int = 4096,
 ) -> Learner:
-    """Epsilon-greedy on the means of an exact ridge regression per tool.
+    """Explore epsilon-greedily around the means of an exact ridge regression per tool.
 
     Langford and Zhang (2007), with a constant rate of exploration in place of their epochs:
 
@@ -143,7 +143,7 @@ def ridge_learner(
     start: Start,
     capacity: int,
 ) -> Learner:
-    """Builds a learner that predicts rewards by one ridge regression per tool.
+    """Build a learner that predicts rewards by one ridge regression per tool.
 
     Args:
       name: name of the learner.
@@ -184,7 +184,7 @@ def ridge_learner(
 def variances(
     factors: Factors, query: Float[Array, " d"], items: int, ridge: float
 ) -> Float[Array, " I"]:
-    """Computes ``q^T A_a^-1 q`` of every tool.
+    """Compute ``q^T A_a^-1 q`` of every tool.
 
     Args:
       factors: the inverses.
@@ -203,7 +203,7 @@ def variances(
 def observe(
     factors: Factors, query: Float[Array, " d"], item: Int[Array, ""], ridge: float
 ) -> tuple[Factors, Float[Array, " d"]]:
-    """Updates the inverse of a tool by one round.
+    """Update the inverse of a tool by one round.
 
     Args:
       factors: the inverses.

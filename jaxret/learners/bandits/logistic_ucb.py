@@ -24,7 +24,7 @@ def logistic_ucb(
     centre: float = 0.6,
     start: Start = "document",
 ) -> Learner:
-    """Logistic UCB, with a model and a diagonal Hessian per tool.
+    """Learn by logistic UCB, with a model and a diagonal Hessian per tool.
 
         E[y]  = sigmoid(W_a q - centre / tau)
         show    argmax_a  W_a q + alpha sqrt(sum_j q_j^2 / H_aj)
@@ -91,7 +91,7 @@ def logistic_ucb(
 def proximal_step(
     logit: Float[Array, ""], width: Float[Array, ""], reward: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Solves ``s = y - sigmoid(logit + s width)`` by bisection of [y - 1, y].
+    """Solve ``s = y - sigmoid(logit + s width)`` by bisection of [y - 1, y].
 
     Args:
       logit: log odds of success before the step [].

@@ -43,7 +43,7 @@ def banditron(
     schedule: Schedule | None = None,
     start: Start = "document",
 ) -> Learner:
-    """Kakade et al. (2008): epsilon-greedy with the perceptron step.
+    """Explore epsilon-greedily and take the perceptron's step (Kakade et al. 2008).
 
     Kakade, Shalev-Shwartz and Tewari (2008), Algorithm 1:
 
@@ -85,7 +85,7 @@ def banditron(
 def gaptron(
     *, gamma: float = 0.01, tau: float = 0.01, eta: float = 1e-5, start: Start = "document"
 ) -> Learner:
-    """Gaptron: explores in proportion to the gap between logistic loss and mistakes; O(K sqrt T).
+    """Explore in proportion to the gap between logistic loss and mistakes (Gaptron, O(K sqrt T)).
 
     Van der Hoeven (2020), Algorithm 1, with the logistic loss, W = Theta / tau:
 
@@ -132,7 +132,7 @@ def gaptron(
 
 
 def successes_weighted() -> Estimator:
-    """Returns ``c = (y / pi) (p - 1[a])``, the gradient of the logistic loss after a success."""
+    """Return ``c = (y / pi) (p - 1[a])``, the gradient of the logistic loss after a success."""
 
     def coefficients(obs):
         return obs.reward / obs.propensity * (obs.probs - obs.chosen)
@@ -141,7 +141,7 @@ def successes_weighted() -> Estimator:
 
 
 def gap_map(*, gamma: float) -> Policy:
-    """Shows the best tool; with probability ``max(1 - p* 1[p* >= 1/2], gamma)`` any available one.
+    """Show the best tool; with probability ``max(1 - p* 1[p* >= 1/2], gamma)`` any available one.
 
     Args:
       gamma: smallest probability of showing a uniformly drawn tool, in (0, 1].
@@ -171,7 +171,7 @@ def gap_map(*, gamma: float) -> Policy:
 def soba(
     *, gamma: float = 0.05, ridge: float = 1.0, tau: float = 0.1, start: Start = "document"
 ) -> Learner:
-    """SOBA with a diagonal matrix: the second-order Banditron, which learns from successes.
+    """Learn from successes by SOBA, the second-order Banditron, with a diagonal matrix.
 
     Beygelzimer, Orabona and Zhang (2017), Algorithm 1, with a diagonal A as in their experiments:
 

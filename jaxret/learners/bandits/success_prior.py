@@ -30,7 +30,7 @@ def success_prior(
     failures: float = 3.0,
     start: Start = "document",
 ) -> Learner:
-    """`greedy`, with the log odds of each tool's success rate added to its logit.
+    """Learn as `greedy`, with the log odds of each tool's success rate added to its logit.
 
         logits  = Theta q / tau + log(a_i / b_i)          a_i, b_i: successes and failures of tool i
         show      argmax_i logits_i

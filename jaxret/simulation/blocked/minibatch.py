@@ -38,7 +38,7 @@ class Carry(NamedTuple):
 
 
 def batches_of(learner: Learner) -> Batches:
-    """Returns the structure of a learner that is trained by mini-batches.
+    """Return the structure of a learner that is trained by mini-batches.
 
     Args:
       learner: learner from `jaxret.learners.minibatch`.
@@ -48,12 +48,12 @@ def batches_of(learner: Learner) -> Batches:
 
 
 def policy(learner: Learner) -> Policy:
-    """Returns the policy of the learner."""
+    """Return the policy of the learner."""
     return batches_of(learner).policy
 
 
 def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Float[Array, "B I"], Carry]:
-    """Computes the logits of a block.
+    """Compute the logits of a block.
 
     Args:
       learner: trained by mini-batches.
@@ -70,7 +70,7 @@ def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Float[Array, 
 def open(
     learner: Learner, constants: Float[Array, "B I"], carry: Carry, first: Int[Array, ""], tile: int
 ) -> tuple[Float[Array, "b I"], Carry]:
-    """Reads the logits and the coefficients of a tile.
+    """Read the logits and the coefficients of a tile.
 
     Args:
       learner: trained by mini-batches.
@@ -92,7 +92,7 @@ def open(
 def logits(
     learner: Learner, carry: Carry, lines: Float[Array, "b I"], turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Float[Array, " I"]]:
-    """Selects the logits of a round, minus infinity where an item is absent.
+    """Select the logits of a round, minus infinity where an item is absent.
 
     Args:
       learner: trained by mini-batches.
@@ -119,7 +119,7 @@ def learn(
     feedback: Feedback,
     axis: Axis,
 ) -> Carry:
-    """Keeps the coefficients of a round.
+    """Keep the coefficients of a round.
 
     Args:
       learner: trained by mini-batches.
@@ -142,7 +142,7 @@ def learn(
 
 
 def close(learner: Learner, carry: Carry, fresh: Carry, first: Int[Array, ""]) -> Carry:
-    """Adds the coefficients of a tile to those of the block.
+    """Add the coefficients of a tile to those of the block.
 
     Args:
       learner: trained by mini-batches.
@@ -166,7 +166,7 @@ def end(
     rounds: Rounds,
     axis: Axis,
 ) -> State:
-    """Returns the state after a block, whose rows have moved if the batch is complete.
+    """Return the state after a block, whose rows have moved if the batch is complete.
 
     Args:
       learner: trained by mini-batches.

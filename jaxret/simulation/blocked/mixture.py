@@ -74,12 +74,12 @@ class Carry(NamedTuple):
 
 
 def policy(learner: Learner) -> Policy:
-    """Returns the policy of the mixture."""
+    """Return the policy of the mixture."""
     return _blend(learner).policy
 
 
 def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Constants, Carry]:
-    """Computes the products of every expert with the queries.
+    """Compute the products of every expert with the queries.
 
     Args:
       learner: the mixture.
@@ -104,7 +104,7 @@ def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Constants, Ca
 def open(
     learner: Learner, constants: Constants, carry: Carry, first: Int[Array, ""], tile: int
 ) -> tuple[Lines, Carry]:
-    """Reads the lines of a tile, of every expert and of the documents.
+    """Read the lines of a tile, of every expert and of the documents.
 
     Args:
       learner: the mixture.
@@ -128,7 +128,7 @@ def open(
 def logits(
     learner: Learner, carry: Carry, lines: Lines, turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Any]:
-    """Computes the logarithms of the mixed probabilities.
+    """Compute the logarithms of the mixed probabilities.
 
     Args:
       learner: the mixture.
@@ -168,7 +168,7 @@ def learn(
     feedback: Feedback,
     axis: Axis,
 ) -> Carry:
-    """Updates weights and calibration; every expert learns from the reward of the item shown.
+    """Update weights and calibration; every expert learns from the reward of the item shown.
 
     Args:
       learner: the mixture.
@@ -197,7 +197,7 @@ def learn(
 
 
 def close(learner: Learner, carry: Carry, fresh: Carry, first: Int[Array, ""]) -> Carry:
-    """Adds the pending updates of a tile to those of the block, for every expert.
+    """Add the pending updates of a tile to those of the block, for every expert.
 
     Args:
       learner: the mixture.
@@ -219,7 +219,7 @@ def close(learner: Learner, carry: Carry, fresh: Carry, first: Int[Array, ""]) -
 def end(
     learner: Learner, state: State, constants: Constants, carry: Carry, rounds: Rounds, axis: Axis
 ) -> State:
-    """Returns the state after a block; ``theta`` holds the documents and does not change.
+    """Return the state after a block; ``theta`` holds the documents and do not change.
 
     Args:
       learner: the mixture.
@@ -245,7 +245,7 @@ def end(
 
 
 def _experts(learner: Learner, dtype: Any, function: Callable, *of_kinds: Sequence[Any]) -> Kinds:
-    """Maps a function over the experts that move and their entries of each of ``of_kinds``."""
+    """Map a function over the experts that move and their entries of each of ``of_kinds``."""
 
     def of_kind(kind, *own):
         def one(numbers, own):
@@ -257,7 +257,7 @@ def _experts(learner: Learner, dtype: Any, function: Callable, *of_kinds: Sequen
 
 
 def _of_two(pairs: Kinds) -> tuple[Kinds, Kinds]:
-    """Unzips the pairs of all kinds."""
+    """Unzip the pairs of all kinds."""
     firsts, seconds = zip(*(pair or ((), ()) for pair in pairs), strict=True)
     return firsts, seconds
 

@@ -27,7 +27,7 @@ class MapSteps(NamedTuple):
 
 
 def nothing(rule: Rule, scores: Float[Array, "n I"]) -> Any:
-    """Returns empty `MapSteps` for n lines; () without a map.
+    """Return empty `MapSteps` for n lines; () without a map.
 
     Args:
       rule: rule of the learner.
@@ -41,7 +41,7 @@ def nothing(rule: Rule, scores: Float[Array, "n I"]) -> Any:
 def add(
     map_steps: Any, f_e: Float[Array, "n I"], moves: Bool[Array, ""], line: Int[Array, ""]
 ) -> Any:
-    """Writes n lines into the `MapSteps` of a block or tile.
+    """Write n lines into the `MapSteps` of a block or tile.
 
     Args:
       map_steps: steps of the lines so far; () without a map.
@@ -65,7 +65,7 @@ def pulls(
     m: int,
     axis: Axis,
 ) -> Float[Array, "Bm d"]:
-    """Computes ``Theta_s^T e_s`` of every line from ``Theta^T f_s e_s`` and the pending updates.
+    """Compute ``Theta_s^T e_s`` of every line from ``Theta^T f_s e_s`` and the pending updates.
 
     Args:
       sums: ``Theta^T f_s e_s`` [Bm, d].

@@ -151,7 +151,7 @@ class Carry(NamedTuple):
 
 
 def parts(learner: Learner) -> tuple[Rule, Replay | None]:
-    """Returns the rule of a rank-one learner, and its experience replay or None."""
+    """Return the rule of a rank-one learner, and its experience replay or None."""
     structure = learner.structure
     if isinstance(structure, Replay):
         return structure.rule, structure
@@ -160,12 +160,12 @@ def parts(learner: Learner) -> tuple[Rule, Replay | None]:
 
 
 def policy(learner: Learner) -> Policy:
-    """Returns the policy of the learner."""
+    """Return the policy of the learner."""
     return parts(learner)[0].policy
 
 
 def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Constants, Carry]:
-    """Computes S and the Gram matrix of a block.
+    """Compute S and the Gram matrix of a block.
 
     Args:
       learner: rank one, with or without experience replay.
@@ -203,7 +203,7 @@ def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Constants, Ca
 def open(
     learner: Learner, constants: Constants, carry: Carry, first: Int[Array, ""], tile: int
 ) -> tuple[Lines, Carry]:
-    """Reads the lines of a tile, minus the pending updates of earlier tiles.
+    """Read the lines of a tile, minus the pending updates of earlier tiles.
 
     Args:
       learner: rank one, with or without experience replay.
@@ -230,7 +230,7 @@ def open(
 def logits(
     learner: Learner, carry: Carry, lines: Lines, turn: Turn, axis: Axis
 ) -> tuple[Float[Array, " I"], Any]:
-    """Computes the logits of a round, minus infinity where an item is absent.
+    """Compute the logits of a round, minus infinity where an item is absent.
 
     Args:
       learner: rank one, with or without experience replay.
@@ -260,7 +260,7 @@ def learn(
     feedback: Feedback,
     axis: Axis,
 ) -> Carry:
-    """Adds the step of a round to the pending updates; adds nothing without feedback.
+    """Add the step of a round to the pending updates; add nothing without feedback.
 
     Args:
       learner: rank one, with or without experience replay.
@@ -295,7 +295,7 @@ def learn(
 
 
 def close(learner: Learner, carry: Carry, fresh: Carry, first: Int[Array, ""]) -> Carry:
-    """Adds the pending updates of a tile to those of the block.
+    """Add the pending updates of a tile to those of the block.
 
     Args:
       learner: rank one, with or without experience replay.
@@ -318,7 +318,7 @@ def close(learner: Learner, carry: Carry, fresh: Carry, first: Int[Array, ""]) -
 def end(
     learner: Learner, state: State, constants: Constants, carry: Carry, rounds: Rounds, axis: Axis
 ) -> State:
-    """Returns the state after a block.
+    """Return the state after a block.
 
     Args:
       learner: rank one, with or without experience replay.
@@ -352,12 +352,12 @@ def end(
 
 
 def _lines_a_round(learner: Learner) -> int:
-    """Returns m."""
+    """Return m."""
     return 1 + getattr(learner.structure, "per_round", 0)
 
 
 def _of_round(learner: Learner, lines: Lines, turn: Turn) -> Lines:
-    """Selects the lines of one round of a tile."""
+    """Select the lines of one round of a tile."""
     slots = jax.tree.map(lambda x: x[turn.position], lines.slots)
     m = _lines_a_round(learner)
     of_lines = (lax.dynamic_slice_in_dim(x, turn.position * m, m) for x in lines[:3])
@@ -367,7 +367,7 @@ def _of_round(learner: Learner, lines: Lines, turn: Turn) -> Lines:
 def _replay(
     rule: Rule, carry: Carry, own: Lines, turn: Turn, line: Int[Array, ""], axis: Axis
 ) -> Carry:
-    """Replays past rounds, all at Theta as it is after the round's own update."""
+    """Replay past rounds, all at Theta as it is after the round's own update."""
     z, gram, u = own.scores[1:], own.gram[1:], own.u[1:]
     available, factor = turn.available, carry.factor[None]
     plain = factor * (z - gram @ carry.pending)  # [n, I]
@@ -392,7 +392,7 @@ def _replay(
 
 
 def _conditioned(rule: Rule, carry: Carry, moves: Bool[Array, ""], c, u):
-    """Preconditions coefficients by row."""
+    """Precondition coefficients by row."""
     if rule.preconditioner is None:
         return carry, c
     memory, c, _ = conditioned(rule.preconditioner, carry.memory, c, u)
@@ -402,7 +402,7 @@ def _conditioned(rule: Rule, carry: Carry, moves: Bool[Array, ""], c, u):
 def _projected(
     rule: Rule, carry: Carry, moves: Bool[Array, ""], norm2: Float[Array, " I"]
 ) -> Carry:
-    """Projects rows that have moved to the squared norms ``norm2``."""
+    """Project rows that have moved to the squared norms ``norm2``."""
     if (project := rule.projection.factor) is None:
         return carry
     shrink = jnp.where(moves, project(norm2), 1.0)
@@ -418,7 +418,7 @@ def apply_pending(
     *,
     part: int = PART,
 ) -> tuple[Float[Array, "I d"], Float[Array, "B d"]]:
-    """Computes ``Theta <- f (Theta - P^T u)`` in place, and sums over the old rows.
+    """Compute ``Theta <- f (Theta - P^T u)`` in place, and sum over the old rows.
 
     Updating all rows at once would allocate a second Theta, which dominates the memory of a run on
     a large catalogue. Updating ``part`` rows at a time avoids this at no cost in time, because the

@@ -48,7 +48,7 @@ def run_block(
     tile: int,
     axis: Axis,
 ) -> tuple[State, Trace]:
-    """Simulates one block.
+    """Simulate one block.
 
     Args:
       learner: learner with a blocked form.
@@ -92,7 +92,7 @@ def _play(
     carry: Any,
     xs: tuple,
 ) -> tuple[Any, tuple]:
-    """Simulates one round with the carry of its tile."""
+    """Simulate one round with the carry of its tile."""
     kernel = _kernel(learner)
     position, now = xs
     act_key, respond_key = now.keys
@@ -112,7 +112,7 @@ def _rounds(
     key: PRNGKey,
     order: Int[Array, " B"],
 ) -> Rounds:
-    """Gathers the inputs of a block's rounds."""
+    """Gather the inputs of a block's rounds."""
     real, query = order >= 0, jnp.maximum(order, 0)
     t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
     labels = jax.vmap(partial(labels_at, environment))(t, query, stream.labels[query])

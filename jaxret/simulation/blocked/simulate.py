@@ -48,7 +48,7 @@ BLOCK_REPLAYED = 16  # with nine lines a round, the pending updates take about a
 
 
 def has_blocked_form(learner: Learner, environment: Environment) -> bool:
-    """Returns whether `simulate_blocked` can simulate a learner in an environment.
+    """Return whether `simulate_blocked` can simulate a learner in an environment.
 
     The blocked form exists for rank-one learners without a query map or with one that is constant
     for a multiple of eight rounds, with or without a step size per row; for such learners with
@@ -74,12 +74,12 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
 
 
 def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
-    """Returns rule and replay of a learner, or of each kind of a mixture's experts that move."""
+    """Return rule and replay of a learner, or of each kind of a mixture's experts that move."""
     return [parts(one) for one in _movers(learner)]
 
 
 def any_block(learner: Learner) -> bool:
-    """Returns whether blocks may have any length: a mini-batch or a query map fixes theirs.
+    """Return whether blocks may have any length: a mini-batch or a query map fixes theirs.
 
     Args:
       learner: learner with a blocked form.
@@ -100,7 +100,7 @@ def simulate_blocked(
     tile: int | None = None,
     axis: Axis = None,
 ) -> tuple[State, Trace]:
-    """Simulates a stream in blocks: two matrix products per ``block`` rounds.
+    """Simulate a stream in blocks: two matrix products per ``block`` rounds.
 
     Args:
       learner: learner for which `has_blocked_form` is True.
@@ -161,7 +161,7 @@ def simulate_on_mesh(
     block: int | None = None,
     tile: int | None = None,
 ) -> tuple[State, Trace]:
-    """Simulates a stream in blocks, with the catalogue split over the mesh axis ``item``.
+    """Simulate a stream in blocks, with the catalogue split over the mesh axis ``item``.
 
     Args:
       learner: learner for which `has_blocked_form` is True.
@@ -209,21 +209,21 @@ def simulate_on_mesh(
 
 
 def _movers(learner: Learner) -> list[Learner]:
-    """Returns the learner itself, or one expert of each kind in a mixture that moves."""
+    """Return the learner itself, or one expert of each kind in a mixture that moves."""
     if isinstance(learner.structure, Blend):
         return [kind.learner(0) for kind in learner.structure.kinds if not is_frozen(kind)]
     return [learner]
 
 
 def _largest_tile(learner: Learner) -> int:
-    """Returns the largest tile, at most 8, that divides a mini-batch; 8 for other learners."""
+    """Return the largest tile, at most 8, that divides a mini-batch; 8 for other learners."""
     if isinstance(batches := learner.structure, Batches):
         return max(n for n in range(1, TILE + 1) if batches.batch % n == 0)
     return TILE
 
 
 def _largest_block(learner: Learner, tile: int) -> int:
-    """Returns the largest block, at most 128, that divides ``map_every`` of all query maps.
+    """Return the largest block, at most 128, that divides ``map_every`` of all query maps.
 
     A block of a learner that is trained by mini-batches is a batch.
     """
@@ -238,7 +238,7 @@ def _largest_block(learner: Learner, tile: int) -> int:
 
 
 def _cut(learner: Learner, state: State, order: Int[Array, " T"], block: int):
-    """Cuts the stream into blocks [n, B], padded with -1; also returns its first position."""
+    """Cut the stream into blocks [n, B], padded with -1; also return its first position."""
     if isinstance(batches := learner.structure, Batches):
         require("block", block, f"the batch, {batches.batch}", batches.batch.__eq__)
         return _aligned(state.extra.count % block, order, block)
@@ -254,14 +254,14 @@ def _cut(learner: Learner, state: State, order: Int[Array, " T"], block: int):
 
 
 def _aligned(first: Int[Array, ""], order: Int[Array, " T"], block: int):
-    """Cuts into blocks a stream that begins at a position of a block and ends at the first -1."""
+    """Cut into blocks a stream that begins at a position of a block and ends at the first -1."""
     order = jnp.where(jnp.cumprod(order >= 0) == 1, order, -1)
     empty = jnp.full(len(order) + -len(order) % block + block, -1, order.dtype)
     return first, lax.dynamic_update_slice_in_dim(empty, order, first, 0).reshape(-1, block)
 
 
 def state_specs(learner: Learner) -> State:
-    """Returns the PartitionSpecs of a state on the mesh axis ``item``.
+    """Return the PartitionSpecs of a state on the mesh axis ``item``.
 
     Args:
       learner: learner with a blocked form.
@@ -270,7 +270,7 @@ def state_specs(learner: Learner) -> State:
 
 
 def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
-    """Returns PartitionSpecs of ``State.extra``: per-item arrays are sharded like Theta, the rest
+    """Return PartitionSpecs of ``State.extra``: per-item arrays are sharded like Theta, the rest
     is replicated.
 
     Args:
@@ -291,7 +291,7 @@ def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
 
 
 def _kind_specs(kind: LearnerGrid) -> ExpertRows:
-    """Returns the PartitionSpecs of the experts of one kind."""
+    """Return the PartitionSpecs of the experts of one kind."""
     if is_frozen(kind):
         return ExpertRows((), ())
     return ExpertRows(P(None, "item", None), extra_specs(kind.learner(0), (None, "item")))

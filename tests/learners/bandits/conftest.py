@@ -23,7 +23,7 @@ class Rounds(NamedTuple):
 
 
 def make_rounds(items=5, width=6, rounds=60, seed=0) -> Rounds:
-    """Samples unit vectors, and random rewards of tools that are chosen uniformly."""
+    """Sample unit vectors, and random rewards of tools that are chosen uniformly."""
     rng = np.random.default_rng(seed)
     theta, queries = rng.normal(size=(items, width)), rng.normal(size=(rounds, width))
     return Rounds(
@@ -36,7 +36,7 @@ def make_rounds(items=5, width=6, rounds=60, seed=0) -> Rounds:
 
 
 def make_mabwiser_log() -> tuple[Rounds, np.ndarray]:
-    """Makes the log from which mabwiser 2.7.4 learned, and four contexts that it then scored.
+    """Make the log from which mabwiser 2.7.4 learned, and four contexts that it then scored.
 
     mabwiser is not installed; the tests contain the numbers that it computed. All of its rules are
     disjoint: for a shared regression, mabwiser received a single arm and, as contexts, the features
@@ -56,7 +56,7 @@ def make_mabwiser_log() -> tuple[Rounds, np.ndarray]:
 
 
 def learn(learner, rounds: Rounds) -> list[State]:
-    """Returns the states [T + 1] before the first round and after each, as NumPy arrays."""
+    """Return the states [T + 1] before the first round and after each, as NumPy arrays."""
     update = quick_jit(learner.update)
     states = [quick_jit(learner.init)(rounds.theta)]
     for query, item, propensity, reward in zip(*rounds[1:], strict=True):
@@ -67,13 +67,13 @@ def learn(learner, rounds: Rounds) -> list[State]:
 
 @pytest.fixture(scope="session")
 def rounds() -> Callable[..., Rounds]:
-    """Returns `make_rounds`."""
+    """Return `make_rounds`."""
     return make_rounds
 
 
 @pytest.fixture(scope="session")
 def taught() -> Callable[..., list[State]]:
-    """Returns a function that computes the states [T + 1] of a learner in float64."""
+    """Return a function that computes the states [T + 1] of a learner in float64."""
 
     def states(learner, rounds):
         with jax.enable_x64(True):
@@ -84,7 +84,7 @@ def taught() -> Callable[..., list[State]]:
 
 @pytest.fixture(scope="session")
 def compute() -> Callable:
-    """Returns a function that compiles and calls another one in float64, with NumPy results."""
+    """Return a function that compiles and call another one in float64, with NumPy results."""
 
     def call(fn, *args):
         with jax.enable_x64(True):
@@ -95,7 +95,7 @@ def compute() -> Callable:
 
 @pytest.fixture
 def float64():
-    """Returns a context in which everything is computed in float64."""
+    """Return a context in which everything is computed in float64."""
 
     @contextmanager
     def on():

@@ -88,7 +88,7 @@ WORLD, AVAILABLE = make_rounds(items=30, width=8, rounds=4), np.arange(30) != 7
 
 
 def simulated(name, *numbers):
-    """Returns the scores before and after four rounds, and the items that `act` chose.
+    """Return the scores before and after four rounds, and the items that `act` chose.
 
     The numbers replace the default values of the bandit's float settings.
     """
@@ -111,13 +111,13 @@ def simulated(name, *numbers):
 
 @cache
 def defaults(name):
-    """Returns the names of a bandit's float settings with their default values."""
+    """Return the names of a bandit's float settings with their default values."""
     parameters = inspect.signature(factories()[name]).parameters.values()
     return {p.name: p.default for p in parameters if isinstance(p.default, float)}
 
 
 def settings(name):
-    """Scales each default value by powers of its own, so that ratios of settings differ, too.
+    """Scale each default value by powers of its own, so that ratios of settings differ, too.
 
     Returns:
       two values for each float setting.
@@ -128,7 +128,7 @@ def settings(name):
 
 @cache
 def simulated_alone(name):
-    """Simulates the second setting, whose numbers are constants of the program."""
+    """Simulate the second setting, whose numbers are constants of the program."""
     return jax.device_get(
         quick_jit(lambda: simulated(name, *(x[1].item() for x in settings(name))))()
     )
@@ -152,7 +152,7 @@ def test_from_zero_all_scores_are_equal(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_number_may_be_an_argument_of_the_program(name):
-    """Simulates two settings side by side; the second equals a run with constants."""
+    """Simulate two settings side by side; the second equals a run with constants."""
     numbers = [np.float32(x) for x in settings(name)]
     assert len(numbers) >= 2
     run = quick_jit(jax.vmap(lambda *numbers: simulated(name, *numbers)))
@@ -190,7 +190,7 @@ def test_an_index_learns_grows_and_is_restored_from_its_folder(name, tmp_path):
 
 
 def distracted(seed=0):
-    """Makes three tools whose documents share an uninformative direction with the queries.
+    """Make three tools whose documents share an uninformative direction with the queries.
 
     Static retrieval follows that direction, and is right in a third of the rounds. Rows can turn
     away from it, and a map of the queries can remove it.

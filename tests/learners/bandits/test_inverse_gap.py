@@ -19,7 +19,7 @@ PLAIN, REWEIGHTED = (partial(inverse_gap, reweighted=reweighted) for reweighted 
 
 @pytest.fixture(scope="module")
 def weights(compute):
-    """Returns a function that computes the probabilities of the tools."""
+    """Return a function that computes the probabilities of the tools."""
 
     def of(means, gamma_over_k, reweighted=False, available=None):
         available = np.ones(len(means), bool) if available is None else available
@@ -30,7 +30,7 @@ def weights(compute):
 
 
 def by_hand(losses, gamma):
-    """Computes Algorithm 1 of SquareCB and of FastCB from losses, one action at a time."""
+    """Compute Algorithm 1 of SquareCB and of FastCB from losses, one action at a time."""
     k, best = len(losses), int(np.argmin(losses))
     square, fast, least = np.zeros(k), np.zeros(k), max(losses[best], 1e-300)
     for a in range(k):
@@ -95,7 +95,7 @@ def sigmoid(z):
 
 
 def slope(loss, at, step=1e-6):
-    """Differentiates a function of a vector by central differences."""
+    """Differentiate a function of a vector by central differences."""
     ways = step * np.eye(len(at))
     return np.array([(loss(at + way) - loss(at - way)) / (2 * step) for way in ways])
 
@@ -218,6 +218,6 @@ def fork_probabilities(theta):
 
 @pytest.mark.parametrize(("scores", "expected"), VW_FASTCB)
 def test_fastcb_has_the_probabilities_of_its_authors_fork(compute, scores, expected):
-    """Uses rows of width 1, whose scores predict success, whereas the fork predicts costs."""
+    """Use rows of width 1, whose scores predict success, whereas the fork predicts costs."""
     got = compute(fork_probabilities, np.negative(scores)[:, None])
     np.testing.assert_allclose(got, expected, rtol=1e-6)

@@ -23,13 +23,13 @@ FIRST, RIDGE, SHAPE, RATE = RNG.normal(size=5), 0.6, 2.5, 1.5
 
 
 def posterior(n):
-    """Returns the posterior of the first n observations, in float64."""
+    """Return the posterior of the first n observations, in float64."""
     return jax.tree.map(itemgetter(n), all_posteriors())
 
 
 @cache
 def all_posteriors():
-    """The posteriors after 0 .. 40 observations, in one program."""
+    """Compute the posteriors after 0 .. 40 observations, in one program."""
 
     def run(x, y):
         first = linear.prior(jnp.asarray(FIRST), RIDGE, SHAPE, RATE)
@@ -42,7 +42,7 @@ def all_posteriors():
 
 
 def textbook(x, y, first, ridge, shape, rate):
-    """Computes mean, precision, shape and rate from all observations at once."""
+    """Compute mean, precision, shape and rate from all observations at once."""
     precision = ridge * np.eye(len(first)) + x.T @ x
     mean = np.linalg.solve(precision, ridge * first + x.T @ y)
     rate = rate + 0.5 * (y @ y + ridge * first @ first - mean @ precision @ mean)
@@ -54,7 +54,7 @@ def direct(n):
 
 
 def by_hand(theta, query, base):
-    """Computes x(q, a) of every tool."""
+    """Compute x(q, a) of every tool."""
     return np.stack(
         [
             np.concatenate([len(query) ** 0.5 * query * row, [query @ row], base(query)])
@@ -64,7 +64,7 @@ def by_hand(theta, query, base):
 
 
 def shown(world, base):
-    """Computes x(q, a) of every round of a log."""
+    """Compute x(q, a) of every round of a log."""
     each = zip(world.queries, world.items, strict=True)
     return np.stack([by_hand(world.theta, query, base)[item] for query, item in each])
 
@@ -176,7 +176,7 @@ def test_linucb_shows_the_best_upper_bound(rounds, taught):
 
 
 def frequencies(learner, state, queries, n=10_000):
-    """Computes how often the first of two tools is shown for each query, in n draws."""
+    """Compute how often the first of two tools is shown for each query, in n draws."""
 
     def shares(query, key):
         slates = jax.vmap(learner.act, (None, None, 0))(state, query, jax.random.split(key, n))

@@ -45,7 +45,7 @@ def a_ridge(start, capacity=64):
 
 
 def direct(rounds, t, start):
-    """Computes A_a^-1 [I, d, d] and W [I, d] of the first t rounds by inverting each matrix."""
+    """Compute A_a^-1 [I, d, d] and W [I, d] of the first t rounds by inverting each matrix."""
     inverses, weights = [], []
     for a, document in enumerate(rounds.theta):
         mine = rounds.items[:t] == a

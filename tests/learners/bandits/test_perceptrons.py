@@ -29,7 +29,7 @@ STREAM = Stream(QUERIES, RNG.integers(0, 6, (40, 1)), np.arange(40))
 
 @quick_jit
 def step_sizes(etas):
-    """Simulates Banditron from zero with each step size."""
+    """Simulate Banditron from zero with each step size."""
     return jax.vmap(lambda eta: rounds_of(banditron(tau=0.5, eta=eta, epsilon=0.3, start="zero")))(
         etas
     )
@@ -42,12 +42,12 @@ def rounds_of(learner):
 
 @pytest.fixture(scope="module")
 def simulated():
-    """Returns the states and traces of Banditron from zero, with steps 0.5, 2^-12 and 2^-6."""
+    """Return the states and trace of Banditron from zero, with steps 0.5, 2^-12 and 2^-6."""
     return jax.device_get(step_sizes(np.float32([0.5, 2.0**-12, 2.0**-6])))
 
 
 def test_banditron_from_zero_is_the_perceptron_of_the_paper(simulated):
-    """Replays the rounds by Algorithm 1, which has neither tau nor a step size."""
+    """Replay the rounds by Algorithm 1, which has neither tau nor a step size."""
     epsilon, (state, trace) = 0.3, jax.tree.map(itemgetter(0), simulated)
     w = np.zeros((6, 5))
     for t in range(40):
@@ -77,7 +77,7 @@ def softmax(z):
 
 
 def by_the_gap_map(z, gamma):
-    """Computes Gaptron's probabilities of exploration over the available tools."""
+    """Compute Gaptron's probabilities of exploration over the available tools."""
     p, available = softmax(z), np.isfinite(z)
     share = max(1 - p.max() * (p.max() >= 0.5), gamma)
     return (1 - share) * (np.arange(len(z)) == p.argmax()) + share * available / available.sum()
@@ -111,7 +111,7 @@ def gaptron_step(z, choice, feedback):
 
 @pytest.mark.parametrize("labels", [[2], [0], [1, 3]])
 def test_the_mean_step_of_gaptron_is_the_gradient_of_the_logistic_loss(compute, labels):
-    """Enumerates the tools; with several right tools, their losses are added."""
+    """Enumerate the tools; with several right tools, their losses are added."""
     z = np.array([0.4, 1.0, -0.3, 0.2])
     pi, p, mean = by_the_gap_map(z, 0.3), softmax(z), np.zeros(4)
     for a in range(4):
@@ -122,7 +122,7 @@ def test_the_mean_step_of_gaptron_is_the_gradient_of_the_logistic_loss(compute, 
 
 @pytest.mark.parametrize("k", [3, 20])
 def test_the_surrogate_gap_pays_for_exploration(k):
-    """Checks Gaptron's inequality with eta = gamma ln 2 / (2 K^2), base-2 loss, unit queries.
+    """Check Gaptron's inequality with eta = gamma ln 2 / (2 K^2), base-2 loss, unit queries.
 
     E[mistakes] + eta/2 E|g|^2 <= loss + gamma holds for every model and every right tool.
     """
@@ -142,7 +142,7 @@ def test_the_surrogate_gap_pays_for_exploration(k):
 
 
 def soba_by_the_paper(world, start):
-    """Returns W, A and the margin after all rounds, and the number of skipped successes."""
+    """Return W, A and the margin after all rounds, and the number of skipped successes."""
     k, d = world.theta.shape
     unit = np.eye(k)
     a = RIDGE * np.ones(k * d)
@@ -246,7 +246,7 @@ SOBA_A = [
 
 
 def play(learner):
-    """Returns the last state and the number of successes of tools that were not the best."""
+    """Return the last state and the number of successes of tools that were not the best."""
     state = quick_jit(learner.init)(np.zeros((4, 3)))
     probabilities, update = quick_jit(learner.probabilities), quick_jit(learner.update)
     lucky = 0

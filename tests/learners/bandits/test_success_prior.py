@@ -14,14 +14,14 @@ def logits_of(theta, query, a, b):
 
 
 def loss(theta, query, a, b, item, y):
-    """Computes -log P(y | item)."""
+    """Compute -log P(y | item)."""
     z = logits_of(theta, query, a, b)
     p = np.exp(z - np.logaddexp.reduce(z))[item]
     return -y * np.log(p) - (1 - y) * np.log(1 - p)
 
 
 def slope(theta, *rest, step=1e-6):
-    """Differentiates the loss by central differences."""
+    """Differentiate the loss by central differences."""
     grad = np.zeros_like(theta)
     for where in np.ndindex(theta.shape):
         up, down = theta.copy(), theta.copy()

@@ -51,7 +51,7 @@ def environment_of(name):
 
 
 def finish(how, rule, catalogue, stream, environment):
-    """Returns the first state, the last state, and the trace."""
+    """Return the first state, the last state, and the trace."""
 
     @jax.jit
     def run(catalogue):
@@ -68,7 +68,7 @@ def same(got, expected, tolerance=0.0):
 
 @pytest.mark.parametrize("name", RULES)
 def test_blocks_are_the_scan(problem, name):
-    """Compares items, Theta and map of every expert, weights, calibration and losses."""
+    """Compare items, Theta and map of every expert, weights, calibration and losses."""
     rule, environment = RULES[name], environment_of(name)
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
@@ -165,5 +165,5 @@ def test_over_devices_that_do_not_divide_the_catalogue_experts_keep_no_padding(p
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["drawn", "rows alone, of slates", "replayed"])
 def test_mixtures_with_a_blocked_form_satisfy_the_contract(name):
-    """Includes a run on eight devices."""
+    """Include a run on eight devices."""
     check_learner(RULES[name])

@@ -164,7 +164,7 @@ def run(request, problem):
 
 
 def written_in_numpy(run):
-    """Computes the final Theta, and p, availability, labels and logits of each round, [T, I]."""
+    """Compute the final Theta, and p, availability, labels and logits of each round, [T, I]."""
     case, (_, trace), seen = run.case, run.scan, []
     theta = case.project(run.catalogue.theta)
     for t, query in enumerate(run.stream.order):

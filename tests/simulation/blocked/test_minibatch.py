@@ -38,7 +38,7 @@ RULES = {
 
 
 def finish(how, rule, catalogue, stream, cuts=()):
-    """Returns the last state and the trace of a run that is cut at some rounds."""
+    """Return the last state and the trace of a run that is cut at some rounds."""
     state, traces = jax.jit(rule.init)(*catalogue), []
     step = jax.jit(lambda state, part: how(rule, state, ENVIRONMENT, part, jax.random.key(5)))
     for order in np.split(np.asarray(stream.order), cuts):

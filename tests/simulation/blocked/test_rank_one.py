@@ -17,7 +17,7 @@ def block(items):
 
 
 def by_loop(theta, pending, u, factor, weights):
-    """Computes the final rows and the sums over the initial rows, step by step in float64."""
+    """Compute the final rows and the sums over the initial rows, step by step in float64."""
     rows, sums = theta.astype(np.float64), np.zeros((B, D))
     for line in range(B):
         for item, row in enumerate(theta):
