@@ -40,6 +40,7 @@ from matplotlib.patches import Rectangle
 from omegaconf import DictConfig
 
 import jaxret as jr
+from experiments.common.comparator import comparator_losses
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import shared_grid
@@ -50,7 +51,6 @@ from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.theory.comparators import proximal_losses
 
 METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 NDCG = 2  # position of nDCG among them
@@ -76,13 +76,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     parts = task.parts(validation=cfg.validation, heldout=0.5, seeds=[cfg.seed])
     validation = parts.validation[0]
     seeds, arrays = range(cfg.seed, cfg.seed + cfg.seeds), (task.theta, task.queries, task.labels)
-    _, comparator = proximal_losses(
-        *arrays,
-        tau=cfg.comparator.tau,
-        eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
-        counts=np.full(len(task.queries), cfg.exposures),
-    )
-    least = comparator.astype(np.float64).sum() * cfg.exposures
+    least = comparator_losses(cfg, task).astype(np.float64).sum() * cfg.exposures
     static = jr.evaluate(task.theta, task, metrics)
     results = {"frozen/online/accuracy": static["accuracy"].values}
     results |= {f"frozen/final/{metric}": x.values for metric, x in static.items()}

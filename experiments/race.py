@@ -14,10 +14,10 @@ learners:
 
 Every learner of the file is first tested by `jaxret.check_learner`. All learners run on the same
 streams of four fifths of the queries, with the same seeds, and rank the last fifth. The table gives
-the difference between the first learner of the file and each other one, paired by seed, with its
-95 % interval (Student's t). Seeds differ in order and draws, not in the held-out queries. A data
-set is ``name=path`` (`jaxret.data.SOURCES`; any other name is a folder in the jsonl layout).
-Presets have their default settings; use `jaxret.sweep` to choose others.
+the difference between the first learner of the file and each other one, with its 95 % interval
+(`jaxret.compare`: seeds and questions are resampled). A data set is ``name=path``
+(`jaxret.data.SOURCES`; any other name is a folder in the jsonl layout). Presets have their default
+settings; use `jaxret.sweep` to choose others.
 
 2 cores, busy with other work too: DeskBank 41 to 52 s, and two minutes the first time, when its
 texts are encoded. Writes ``runs/race/<file>/race.txt`` and ``race.png``.
@@ -31,16 +31,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 
 import jaxret as jr
 from jaxret import data
 from jaxret.evaluation import plots
 
 PRESETS = ("frozen", "orag", "banditron", "greedy", "full_information")
-METRICS = ("online accuracy", "ndcg@10")
+ONLINE, RANKED = METRICS = ("online accuracy", "ndcg@10")
 
 
 class Refused(ValueError):
@@ -53,7 +51,7 @@ class Line(NamedTuple):
     task: str
     learner: str
     values: dict[str, jr.Estimate]  # values of each metric
-    ahead: dict[str, jr.Estimate]  # lead of the file's first learner, seed by seed
+    ahead: dict[str, jr.Comparison]  # lead of the file's first learner; empty for itself
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -183,23 +181,20 @@ def race(
     lines = []
     for task in tasks:
         train, test = task.split((0.8, 0.2), seed=0)
-        measured = {}
+        first = None
         for learner in (*own, *others):
             run = jr.simulate(learner, train, exposures=exposures, seeds=seeds)
             print(run, file=sys.stderr)
-            ranked = jr.evaluate(run, test, metrics=METRICS[1:])
-            measured[learner.name] = {"online accuracy": run.accuracy, **ranked}
-        first = measured[own[0].name]
-        for name, values in measured.items():
-            ahead = {metric: first[metric] - values[metric] for metric in METRICS}
-            lines.append(Line(task.name, name, values, ahead))
+            values = {ONLINE: run.accuracy, **jr.evaluate(run, test, metrics=[RANKED])}
+            ahead: dict[str, jr.Comparison] = {}
+            if first is not None:
+                ahead = {
+                    ONLINE: jr.compare(first, run),
+                    RANKED: jr.compare(first, run, RANKED, on=test),
+                }
+            lines.append(Line(task.name, learner.name, values, ahead))
+            first = first or run
     return lines
-
-
-def interval(difference: jr.Estimate) -> tuple[float, float]:
-    """Compute the 95 % interval for a mean of paired differences, by Student's t."""
-    half = stats.t.ppf(0.975, difference.values.size - 1) * difference.error
-    return difference.mean - half, difference.mean + half
 
 
 def table(lines: Sequence[Line]) -> str:
@@ -211,9 +206,9 @@ def table(lines: Sequence[Line]) -> str:
     for line in lines:
         row = [line.task, line.learner]
         for metric in METRICS:
-            low, high = interval(line.ahead[metric])
-            lead = f"{line.ahead[metric].mean:+.3f} [{low:+.3f}, {high:+.3f}]"
-            row += [str(line.values[metric]), "" if line.learner == first else lead]
+            lead = line.ahead.get(metric)
+            words = f"{lead.difference:+.3f} [{lead.low:+.3f}, {lead.high:+.3f}]" if lead else ""
+            row += [str(line.values[metric]), words]
         rows.append(row)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
@@ -231,11 +226,11 @@ def figure(lines: Sequence[Line]) -> Figure:
     for number, task in enumerate(tasks):
         shift = 0.5 * ((len(tasks) - 1) / 2 - number) / len(tasks)
         of_task = [line for line in lines if line.task == task and line.learner in heights_of]
-        leads = [line.ahead["online accuracy"] for line in of_task]
-        ends = np.array([interval(lead) for lead in leads])
+        leads = [line.ahead[ONLINE] for line in of_task]
         heights = [heights_of[line.learner] + shift for line in of_task]
-        (dots,) = ax.plot([lead.mean for lead in leads], heights, "o", label=task)
-        ax.hlines(heights, ends[:, 0], ends[:, 1], color=dots.get_color(), linewidth=2)
+        (dots,) = ax.plot([lead.difference for lead in leads], heights, "o", label=task)
+        ends = ([lead.low for lead in leads], [lead.high for lead in leads])
+        ax.hlines(heights, *ends, color=dots.get_color(), linewidth=2)
     ax.axvline(0, color=plots.GREY, linewidth=1)
     ax.set_yticks(list(heights_of.values()), list(heights_of))
     ax.set_ylim(0.6 - len(names), 0.6)

@@ -42,6 +42,7 @@ from matplotlib.lines import Line2D
 from omegaconf import DictConfig
 
 import jaxret as jr
+from experiments.common.comparator import comparator_losses
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import PARTS
@@ -56,7 +57,6 @@ from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import from_registry, require
 from jaxret.task import Task
 from jaxret.theory.checks import Moments, moments
-from jaxret.theory.comparators import proximal_losses
 from jaxret.theory.regret import cumulative_regret
 
 ORACLE = "full_information"
@@ -241,12 +241,7 @@ def set_up(cfg: DictConfig, task: Task, size: Any) -> Catalogue:
         theta=task.theta[kept],
         labels=np.searchsorted(kept, task.labels[rows][:, :1]).astype(np.int32),
     )
-    _, comparator = proximal_losses(
-        *(some.theta, some.queries, some.labels),
-        tau=cfg.comparator.tau,
-        eta=cfg.comparator.tau * cfg.comparator.eta_over_tau,
-        counts=cfg.exposures * ~ours,
-    )
+    comparator = comparator_losses(cfg, some, counts=cfg.exposures * ~ours)
     sample = generator.permutation(np.flatnonzero(~ours))[: cfg.moments.queries]
     return Catalogue(str(size), some, ours, sample, comparator)
 

@@ -119,7 +119,6 @@ from .simulation.run import (
 )
 from .simulation.simulate import simulate as simulate
 from .simulation.streams import (
-    by_question as by_question,
     exposures as exposures,
     stream_orders as stream_orders,
 )

@@ -50,7 +50,7 @@ def unnamed(function: ast.FunctionDef) -> list[str]:
 def raises_silently(function: ast.FunctionDef) -> bool:
     """Return whether a function raises an error that its docstring does not mention."""
     raises = any(isinstance(one, ast.Raise) and one.exc for one in ast.walk(function))
-    said = section(function, "Raises") or re.search(r"\b[Rr]aises [A-Z]\w+", docstring(function))
+    said = section(function, "Raises") or re.search(r"\b[Rr]aises? [A-Z]\w+", docstring(function))
     return raises and not said
 
 

@@ -1,10 +1,14 @@
 """Tables of results: in the terminal, where columns that do not fit continue below; in Markdown."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
+
+from jaxret.learners.grid import LearnerGrid
 
 EDGES = 3  # width of a column's edges: two blanks and a line
 
@@ -58,6 +62,28 @@ def print_table(
             table.add_row(name, *(of[name] for of in words.values()), *(cells[i] for i in block))
         needed = sum(w + EDGES for w in (*left, *(widths[i] for i in block))) + 1
         Console(width=max(needed, console.width)).print(table)
+
+
+def settings_table(
+    results: Mapping[str, Mapping[str, Any]],
+    grids: Sequence[LearnerGrid],
+    columns: Mapping[str, str],
+) -> None:
+    """Print the settings that seeds chose, the most frequent first, and by how many seeds.
+
+    Args:
+      results: results with the values ``learner/column/number`` of each seed.
+      grids: learners, with the names of their numbers.
+      columns: head -> column.
+    """
+
+    def chosen(grid, column):
+        values = (results[f"{grid.name}/{column}/{n}"]["values"] for n in grid.names)
+        settings = Counter(zip(*values, strict=True)).most_common()
+        return "\n".join(f"{grid.label(np.array(x))}  x{count}" for x, count in settings)
+
+    rows = {grid.name: [chosen(grid, column) for column in columns.values()] for grid in grids}
+    print_table("settings chosen, and by how many seeds", list(columns), rows)
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---") -> str:

@@ -49,21 +49,23 @@ def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarra
 
 
 def near(
-    texts: Sequence[str], part: Bool[np.ndarray, " N"], other: Bool[np.ndarray, " N"]
-) -> Bool[np.ndarray, " N"]:
+    texts: Sequence[str], part: Bool[np.ndarray, "*S N"], other: Bool[np.ndarray, "*S N"]
+) -> Bool[np.ndarray, "*S N"]:
     """Mark the queries of one part that are near a query of another part.
 
     Args:
       texts: all N queries.
-      part: mask [N] of the part to mark.
-      other: mask [N] of the part to compare with.
+      part: mask [N] of the part to mark, or one mask per seed [S, N].
+      other: mask of the part to compare with, of the same shape.
 
     Returns:
-      A mask [N], False outside of ``part``.
+      Masks [N] or [S, N], False outside of ``part``.
     """
+    if part.ndim > 1:
+        return np.stack([near(texts, *pair) for pair in zip(part, other, strict=True)])
     rows = np.flatnonzero(part)
     shares = shared_words([texts[row] for row in rows], [texts[i] for i in np.flatnonzero(other)])
-    marked = np.zeros(len(texts), bool)
+    marked = np.zeros_like(part)
     marked[rows[shares >= NEAR]] = True
     return marked
 

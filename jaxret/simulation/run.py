@@ -31,6 +31,7 @@ from jaxret.learners.mixture import blend_of, heaviest
 from jaxret.learners.rank_one import rule_of
 from jaxret.runtime import distributed
 from jaxret.runtime.validate import require, require_one_of
+from jaxret.simulation.streams import by_question
 from jaxret.task import Task
 from jaxret.types import State, Trace
 from jaxret.version import __version__
@@ -90,6 +91,22 @@ class Run:
     def curves(self) -> dict[str, Float[np.ndarray, "S T"]]:
         """Values of ``success``, ``reward``, ``loss`` and ``p_success`` in each round [S, T]."""
         return {name: np.asarray(getattr(self.trace, name)) for name in CURVES}
+
+    def complete(self, exposures: int = 1) -> Estimate:
+        """Compute the share of questions whose hops all succeeded, in a stream of hops.
+
+        Args:
+          exposures: number of times that each hop was streamed; each time counts on its own.
+
+        Raises:
+          ValueError: if the rounds of a seed are no multiple of ``exposures``.
+        """
+        success, groups = np.asarray(self.trace.success), np.asarray(self.task.groups)
+        solved = [
+            by_question(bits[order >= 0], groups[order[order >= 0]], exposures=exposures)
+            for bits, order in zip(success, self.order, strict=True)
+        ]
+        return Estimate.of(np.array([bits.mean() for bits in solved]))
 
     def learner_of(self, seed: int) -> Learner:
         """Return the learner of one seed, with the setting that the seed chose."""

@@ -7,7 +7,7 @@ simulation.
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from jaxret.runtime.validate import require
 from jaxret.task import Task
@@ -102,7 +102,7 @@ def hops(question: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarr
     """Order questions at random, with the hops of each question consecutive   (Algorithm 4).
 
     Algorithm 4 is Algorithm 1 on this stream, with an update after every hop; only successes are
-    counted by question (`by_question`).
+    counted by question (`Run.complete`).
 
     Args:
       question: question of each hop [N]; the hops of a question are consecutive, in their order.
@@ -168,13 +168,27 @@ def _stacked(rows: Sequence[Int[np.ndarray, " n"]]) -> Int[np.ndarray, "S n"]:
     return np.stack([np.pad(x, by, constant_values=-1) for x, by in zip(rows, fill, strict=True)])
 
 
-def by_question(values: np.ndarray, question: np.ndarray) -> np.ndarray:
-    """Compute whether all hops of each question succeeded: [T] bits -> [questions] bits.
+def by_question(
+    values: np.ndarray, question: np.ndarray, *, exposures: int = 1
+) -> Float[np.ndarray, "E Q"]:
+    """Compute whether all hops of each question succeeded, separately for each exposure.
 
-    Results are in the order of the question numbers. If a question is streamed several times, all
-    its hops must succeed every time; to count exposures separately, cut the stream first.
+    Args:
+      values: success of each round [T], 0 or 1.
+      question: number of each round's question [T].
+      exposures: number E of times that the stream has every hop, all once before any again.
+
+    Returns:
+      1 where all hops succeeded, else 0 [E, Q], with questions in the order of their numbers.
+
+    Raises:
+      ValueError: if T is no multiple of ``exposures``.
     """
+    rounds = len(values)
+    allowed = f">= 1 and a divisor of the {rounds} rounds"
+    require("exposures", exposures, allowed, lambda n: n >= 1 and rounds % n == 0)
     questions, position = np.unique(question, return_inverse=True)
-    failed = np.zeros(len(questions))
-    np.add.at(failed, position, 1.0 - np.asarray(values, np.float64))
+    failed = np.zeros((exposures, len(questions)))
+    exposure = np.repeat(np.arange(exposures), rounds // exposures)
+    np.add.at(failed, (exposure, position), 1.0 - np.asarray(values, np.float64))
     return (failed == 0).astype(np.float64)

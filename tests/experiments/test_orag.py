@@ -207,14 +207,6 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(
         np.testing.assert_array_equal(a.theta, b.theta)
 
 
-def test_a_question_is_complete_when_all_its_hops_succeed():
-    """Two seeds and two exposures of two questions with two hops each."""
-    questions = np.array([0, 0, 1, 1])
-    order = np.array([[0, 1, 2, 3, 2, 3, 0, 1], [2, 3, 0, 1, 0, 1, 2, 3]])
-    success = np.array([[1, 1, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 1, 1]])
-    assert orag.complete(success, order, questions, exposures=2).tolist() == [0.75, 0.25]
-
-
 @pytest.mark.slow
 def test_hops_are_streamed_question_by_question(world, tmp_path):
     """Use the oracle, which learns both hops of a question even with random vectors."""

@@ -1,6 +1,8 @@
 """The results of a run: accuracy with its error, curves, states, plots and tables."""
 
 import builtins
+from dataclasses import replace
+from types import SimpleNamespace
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -27,6 +29,18 @@ def test_accuracy_is_the_share_of_rounds_that_went_well(run, task):
     each = right.mean(axis=1)
     np.testing.assert_allclose(run.accuracy.values, each)
     assert run.accuracy.error == pytest.approx(abs(each[0] - each[1]) / 2)
+
+
+def test_a_question_is_complete_when_all_its_hops_succeed(run):
+    """Two seeds and two exposures of two questions with two hops each."""
+    task = SimpleNamespace(groups=[0, 0, 1, 1])
+    order = np.array([[0, 1, 2, 3, 2, 3, 0, 1], [2, 3, 0, 1, 0, 1, 2, 3]])
+    success = np.array([[1, 1, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 1, 1]])
+    hops = replace(run, task=task, order=order, trace=run.trace._replace(success=success))
+    assert hops.complete(2).values.tolist() == [0.75, 0.25]
+    assert hops.complete().values.tolist() == [0.5, 0.0]  # both exposures of a question
+    with pytest.raises(ValueError, match="a divisor of the 8 rounds, got 3"):
+        hops.complete(3)
 
 
 def test_a_run_prints_learner_rounds_form_and_accuracy(run, task):

@@ -55,7 +55,7 @@ def test_a_question_succeeds_when_all_its_hops_do():
     success = np.array([1, 1, 0, 1, 1, 0, 1])
     question = np.array([5, 5, 2, 2, 9, 3, 3])
     # question 2: 0, 1; question 3: 0, 1; question 5: 1, 1; question 9: 1
-    np.testing.assert_array_equal(streams.by_question(success, question), [0, 0, 1, 1])
+    np.testing.assert_array_equal(streams.by_question(success, question), [[0, 0, 1, 1]])
 
 
 def test_hops_update_after_every_sub_query():  # Algorithm 4
@@ -80,7 +80,7 @@ def test_hops_update_after_every_sub_query():  # Algorithm 4
     np.testing.assert_allclose(state.theta, theta, rtol=1e-4, atol=1e-5)
     solved = streams.by_question(np.asarray(trace.success), question[np.asarray(stream.order)])
     success = dict(zip(np.asarray(stream.order), np.asarray(trace.success), strict=True))
-    assert solved.tolist() == [
+    assert solved[0].tolist() == [
         min(success[i] for i in np.flatnonzero(question == n)) for n in range(3)
     ]
 
