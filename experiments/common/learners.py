@@ -7,7 +7,7 @@
 A line names a preset and its settings, or the four parts of a rank-one learner; ``file`` names a
 learner in a file (`experiments.common.learner_files`). A list is an axis of the grid.
 ``eta_over_tau``, the step of a row per unit of coefficient, replaces ``eta``. Parts are names of
-the registries of `jaxret.rules`, or mappings of ``name`` and settings.
+factories in `jaxret.rules`, or mappings of ``name`` and settings.
 
 Letters: G settings, n numbers of a setting.
 """
@@ -26,14 +26,15 @@ from jaxret.learners.grid import LearnerGrid, grid
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import rank_one
 from jaxret.rules import estimators, policies, projections, schedules
+from jaxret.runtime.memo import factories
 from jaxret.runtime.validate import from_registry
 from jaxret.task import Task
 
 PARTS: dict[str, Mapping[str, Callable]] = {
-    "policy": policies.REGISTRY,
-    "estimator": estimators.REGISTRY,
-    "projection": projections.REGISTRY,
-    "schedule": schedules.REGISTRY,
+    "policy": factories(policies),
+    "estimator": factories(estimators),
+    "projection": factories(projections),
+    "schedule": factories(schedules),
 }
 
 

@@ -78,7 +78,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         draw(task, protocol.of_seed(seed).parts, cfg.later.share, seed)  # raises for invalid shares
     assert task.dataset is not None
     second = encoded(task.dataset, encoder, document=cfg.document, cache=cache_folder(cfg))
-    other, cosine = other_encoder.bridge(protocol, second, projections.REGISTRY[cfg.transferred]())
+    other, cosine = other_encoder.bridge(protocol, second, getattr(projections, cfg.transferred)())
     results: Results = {"encoder/cosine": cosine}
     curves: dict[str, dict[str, np.ndarray]] = {}
     pairs = [(name, kind) for name, kinds in grids.items() for kind in kinds]

@@ -113,6 +113,6 @@ def parse_settings(settings: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             return value
         radius = {} if value["radius"] is None else {"radius": value["radius"]}
-        return projections.REGISTRY[value["projection"]](**radius)
+        return getattr(projections, value["projection"])(**radius)
 
     return {key: argument(value) for key, value in json.loads(settings).items()}

@@ -248,19 +248,3 @@ def expected_coefficients(
 
     both = jax.vmap(jax.vmap(given, (None, 0)), (0, None))
     return both(ids, jnp.array([0.0, 1.0], probs.dtype)).sum(axis=(0, 1))
-
-
-REGISTRY = {
-    f.__name__: f
-    for f in (
-        importance_weighted,
-        chosen_only,
-        full_information,
-        debiased,
-        implicit_exploration,
-        clipped,
-        bandit_likelihood,
-        banditron,
-        none,
-    )
-}

@@ -268,6 +268,3 @@ def _gumbel(key, like, axis):
         return jax.random.gumbel(key, (n,), like.dtype)
     everyone = jax.random.gumbel(key, (n * lax.axis_size(axis),), like.dtype)
     return lax.dynamic_slice_in_dim(everyone, n * lax.axis_index(axis), n)
-
-
-REGISTRY = {f.__name__: f for f in (softmax, greedy, epsilon_greedy)}

@@ -69,6 +69,3 @@ def project(projection: Projection, theta: Float[Array, "I d"]) -> Float[Array, 
 
 def _positive(norm2):
     return jnp.maximum(norm2, jnp.finfo(norm2.dtype).tiny)
-
-
-REGISTRY = {f.__name__: f for f in (none, ball, sphere)}

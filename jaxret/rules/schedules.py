@@ -33,6 +33,3 @@ def cosine(*, rounds: int) -> Schedule:
     require("rounds", rounds, ">= 1", lambda x: x >= 1)
     share = lambda t: jnp.minimum(t, rounds) * (1.0 / rounds)  # noqa: E731
     return lambda t: 0.5 * (1.0 + jnp.cos(jnp.pi * share(t)))
-
-
-REGISTRY = {f.__name__: f for f in (constant, inverse_sqrt, cosine)}

@@ -8,10 +8,13 @@ import functools
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_FACTORIES: set[Any] = set()  # all functions that `memoized` returned
 
 
 def memoized(factory: Callable[P, T], *, kept: int = 256) -> Callable[P, T]:
@@ -43,7 +46,23 @@ def memoized(factory: Callable[P, T], *, kept: int = 256) -> Callable[P, T]:
             found.popitem(last=False)
         return result
 
+    _FACTORIES.add(made)
     return made
+
+
+def factories(module: ModuleType) -> dict[str, Callable]:
+    """List the memoized factories of a module that take settings alone: name -> function.
+
+    Args:
+      module: a module; factories with positional arguments wrap other parts, and are left out.
+    """
+
+    def takes_settings(one):
+        kinds = {parameter.kind for parameter in inspect.signature(one).parameters.values()}
+        return kinds <= {inspect.Parameter.KEYWORD_ONLY}
+
+    own = {name: one for name, one in vars(module).items() if inspect.isfunction(one)}
+    return {name: one for name, one in own.items() if one in _FACTORIES and takes_settings(one)}
 
 
 def _typed(value: Any) -> Hashable:

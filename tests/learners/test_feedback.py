@@ -16,6 +16,7 @@ from jaxret.learners.rank_one import coefficients, rank_one
 from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map
 from jaxret.rules import estimators, policies, projections
+from jaxret.runtime.memo import factories
 from jaxret.simulation.blocked import rank_one as block
 from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.scan import learn, scan_rounds, show
@@ -109,7 +110,7 @@ def test_the_likelihood_of_a_slate_is_the_gradient_of_the_summed_loss():
 
 
 def test_a_slate_of_one_is_one_item():
-    for make in estimators.REGISTRY.values():
+    for make in factories(estimators).values():
         settings = {"noise_rate": 0.1} if make is estimators.debiased else {}
         estimator = make(**settings)
         if estimator.bandit:
