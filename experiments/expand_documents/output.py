@@ -1,7 +1,6 @@
 """Writes the outcomes of an expansion as a data set of the general layout (`jaxret.data.jsonl`).
 
-tools.jsonl       with ``tool_profile``, empty if none was accepted; ``example_usage`` is stored
-                  beside the profile, and not read by loaders
+tools.jsonl       with ``tool_profile``, empty if none was accepted
 queries.jsonl     unchanged
 failures.jsonl    id, kind, reason and rounds of every tool without a profile
 provenance.json   models, prompts and rules, from which the same profiles follow
@@ -57,14 +56,12 @@ def prompt_hashes(prompts: Prompts) -> dict[str, dict[str, str]]:
 
 def _tool(tool: str, document: Any, outcome: Outcome) -> dict[str, Any]:
     """Build a line that `jaxret.data.jsonl` reads as the expanded document."""
-    profile = outcome.profile or {}
-    fields = expand(document, profile)
+    fields = expand(document, outcome.profile or {})
     beside = {key: fields.pop(key) for key in ("terse", "tool_profile") if key in fields}
     text = fields.get("documentation")
     if len(fields) == 1 and isinstance(text, str):
         fields = text
-    examples = {"example_usage": profile["example_usage"]} if "example_usage" in profile else {}
-    return {"id": tool, "documentation": fields, **beside, **examples}
+    return {"id": tool, "documentation": fields, **beside}
 
 
 def _queries(dataset: Dataset) -> Iterable[dict[str, Any]]:

@@ -10,10 +10,10 @@ A profile states only what the documentation supports, so the last three fields 
 text of the paper calls two fields function_description and limitations; its data and prompts use
 the names above, and so does `jaxret.data.templates`.
 
-An expanded document is the original with the profile, but without ``example_usage``, as in the
-paper, which found retrieval to be better without it; this was not tested here. (The sentence of the
-paper on this says ``when_to_use``, but its data and its ablation show that ``example_usage`` was
-dropped.)
+The template ``expanded`` renders the original and the profile without ``example_usage``, as in the
+paper, which found retrieval to be better without it; `experiments.document_ablation` tests all five
+fields. (The sentence of the paper on this says ``when_to_use``, but its data and its ablation show
+that ``example_usage`` was dropped.)
 """
 
 import json
@@ -135,9 +135,9 @@ def violations(profile: Any, rules: Rules) -> list[str]:
 
 
 def expand(document: Document, profile: dict[str, Any]) -> dict[str, Any]:
-    """Return the document with the profile, except ``example_usage``."""
+    """Return the document with the fields of the profile in the order of `FIELDS`."""
     fields = document if isinstance(document, dict) else {"documentation": document}
-    kept = {field: profile[field] for field in PROFILE_FIELDS if field in profile}
+    kept = {field: profile[field] for field in FIELDS if field in profile}
     return fields | {"tool_profile": kept}
 
 

@@ -133,9 +133,9 @@ def test_the_schema_has_the_fields_and_the_bounds_of_the_rules():
     assert examples["items"]["required"] == ["query", "api_call"]
 
 
-def test_the_expanded_document_is_the_original_and_the_profile_without_its_examples():
+def test_the_expanded_text_is_the_original_and_the_profile_without_its_examples():
     document = expand(DOCUMENT | {"tool_profile": {"function": "old"}}, GOOD)
-    assert json.dumps(document).count("api_call") == 0
+    assert document["tool_profile"]["example_usage"] == GOOD["example_usage"]
     assert template("expanded")(document) == (
         "Name: say_time Description: Tells the time. Function: Says what time it is. "
         "Tags: clock, hour, time zone When to use: Somebody wants the hour. Limitation: No dates."

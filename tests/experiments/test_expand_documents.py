@@ -129,8 +129,7 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
     assert template("terse")({"name": "tool-0"} | after.documents[0]) == "tool-0: Short."
 
     tools = rows(folder / "run/expanded/tools.jsonl")
-    assert tools[1]["example_usage"] == profile("tool-1")["example_usage"]
-    assert "example_usage" not in tools[1]["tool_profile"]
+    assert tools[1]["tool_profile"]["example_usage"] == profile("tool-1")["example_usage"]
     [failure] = rows(folder / "run/expanded/failures.jsonl")
     assert (failure["id"], failure["kind"], failure["rounds"]) == (HOPELESS, "rules", 2)
     assert "function says nothing" in failure["reason"]
