@@ -30,10 +30,11 @@ class Bench:
     Args:
       cfg: with ``dataset``, ``encoder``, ``document``, ``split`` and ``recipes``.
       run: keeps the rankings.
+      step: first part of the names under which rankings are kept, for several benches of a run.
     """
 
-    def __init__(self, cfg: DictConfig, run: RunDirectory):
-        self.cfg, self.run = cfg, run
+    def __init__(self, cfg: DictConfig, run: RunDirectory, step: str = ""):
+        self.cfg, self.run, self.step = cfg, run, step
         self.task = replace(task_of(cfg), name=cfg.dataset.name)
         assert self.task.dataset is not None
         assert isinstance(self.task.encoder, jr.TextEncoder)
@@ -67,7 +68,7 @@ class Bench:
 
     def ranking(self, name: str, seed: int, part: str, compute: Callable[[], Ranking]) -> Ranking:
         """Compute the ranking of a part by a method of a seed, or read it from the run."""
-        found = self.run.result(f"{name}-{seed}-{part}", lambda: compute()._asdict())
+        found = self.run.result(f"{self.step}{name}-{seed}-{part}", lambda: compute()._asdict())
         assert len(found["items"]) == len(getattr(self.parts, part))
         return Ranking(**found)
 

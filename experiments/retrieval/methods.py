@@ -91,6 +91,13 @@ def retriever(bench: Bench, name: str, seed: int) -> Retriever:
     return untrained(bench, name)
 
 
+def trained(bench: Bench, name: str, seed: int) -> Any:
+    """Return the retriever or reranker of a recipe, trained on the training part."""
+    if bench.recipes[name]["model"] in RERANKERS:
+        return reranker(bench, name, seed)
+    return retriever(bench, name, seed)
+
+
 def learnt_online(bench: Bench, name: str, seed: int) -> Retriever:
     """Return what an online learner has learnt from a stream of training queries.
 

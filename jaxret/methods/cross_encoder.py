@@ -191,12 +191,33 @@ def reranker(
       document_limit: tokens that a document is cut to, including the closing token.
       name: shown in the progress bar and in errors.
     """
-    # The first token, [CLS], is the query's alone.
-    tokens = encoder.tokens(documents, kind="document", limit=document_limit + 1)
-    ids, mask = pad([text[1:] for text in tokens], COARSE)
-    table = (jnp.asarray(ids), jnp.asarray(mask))
-    read = reader(encoder, query_limit)
+    table, read = _table(encoder, documents, document_limit), reader(encoder, query_limit)
     return Reranker(name=name, read=read, params=(params, table), score=_scorer(network))
+
+
+def with_documents(model: Reranker, encoder: TextEncoder, documents: Sequence[str]) -> Reranker:
+    """Return a trained cross-encoder for other documents: new texts, or other tools.
+
+    Args:
+      model: that `fit` or `build` returned.
+      encoder: the encoder that it was trained from, for the tokens.
+      documents: documents of the I tools that are now reranked.
+
+    Raises:
+      ValueError: if the model is no trained cross-encoder.
+    """
+    if not isinstance(model.config, Config):
+        raise ValueError(f"{model.name!r} is no trained cross-encoder")
+    table = _table(encoder, documents, model.config.document_limit)
+    return model._replace(params=(model.params[0], table))
+
+
+def _table(encoder: TextEncoder, documents: Sequence[str], limit: int) -> tuple[Array, Array]:
+    """Return the tokens of documents and their mask, [I, M] each."""
+    # The first token, [CLS], is the query's alone.
+    tokens = encoder.tokens(documents, kind="document", limit=limit + 1)
+    ids, mask = pad([text[1:] for text in tokens], COARSE)
+    return jnp.asarray(ids), jnp.asarray(mask)
 
 
 def _scorer(network: Module) -> Callable[..., Float[Array, "B k"]]:

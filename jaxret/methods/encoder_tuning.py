@@ -19,7 +19,7 @@ Letters: n queries, B a batch, L labels or tokens, M examples, m negatives of ea
 width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -242,6 +242,25 @@ def build(config: EncoderConfig, params: Params, encoder: TextEncoder, name: str
     """
     theta, weights = params
     return dense(name, theta, encoder.with_weights(weights))._replace(config=config)
+
+
+def with_documents(retriever: Retriever, documents: Sequence[str]) -> Retriever:
+    """Return a tuned encoder's retriever for other documents: new texts, or other tools.
+
+    Args:
+      retriever: that `fit` or `build` returned for "query2desc", "dpr" or "tool_embed".
+      documents: documents of the I tools that are now retrieved.
+
+    Raises:
+      ValueError: if the retriever's tools are not its encoder's vectors of documents.
+    """
+    encoder = retriever.encoder
+    if not isinstance(retriever.config, Query2Desc | DPR | ToolEmbed) or encoder is None:
+        raise ValueError(
+            f"the tools of {retriever.name!r} are no documents: needs query2desc, dpr or tool_embed"
+        )
+    rows = encoders.encode(encoder, documents, kind="document", cache=None, progress=False)
+    return dense(retriever.name, rows, encoder)._replace(config=retriever.config)
 
 
 def _embeddings(task: Task, encoder: TextEncoder, every: int | None) -> Float[np.ndarray, "I d"]:

@@ -1,6 +1,5 @@
 """The rules of a tool profile, and the expanded document."""
 
-
 import pytest
 
 from jaxret import data

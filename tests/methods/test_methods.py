@@ -89,6 +89,22 @@ def test_a_method_ranks_the_same_after_saving_and_loading(method, parts, tmp_pat
     again = methods.load(tmp_path, train.encoder)
     assert (again.name, again.config) == (fitted.name, CONFIGS[method]) == (method, again.config)
     assert_the_same(ranked(again, train, validation), ranked(fitted, train, validation))
+    turned = train.documents[::-1]
+    if method in ("query2desc", "dpr", "tool_embed"):
+        rows = encoder_tuning.with_documents(again, turned).params
+        np.testing.assert_allclose(rows, fitted.params[::-1], atol=1e-6)
+    if method == "cross_encoder":
+        ids, mask = cross_encoder.with_documents(again, train.encoder, turned).params[1]
+        np.testing.assert_array_equal(ids, fitted.params[1][0][::-1])
+        np.testing.assert_array_equal(mask, fitted.params[1][1][::-1])
+
+
+def test_only_models_that_read_documents_take_others(parts, trained_refiner):
+    train, _ = parts
+    with pytest.raises(ValueError, match="'means' are no documents"):
+        encoder_tuning.with_documents(dense("means", train.theta, train.encoder), ["a"])
+    with pytest.raises(ValueError, match="'refiner' is no trained cross-encoder"):
+        cross_encoder.with_documents(trained_refiner, train.encoder, ["a"])
 
 
 @pytest.fixture

@@ -1,0 +1,100 @@
+"""Training on one text of the documents and ranking another, on a small world."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import document_training
+from jaxret.runtime.tracking import read_results
+from tests.experiments.configs import config_of, in_world
+
+SMALL = [
+    "documents=[full,expanded]",
+    "cuts=[1,3,4]",
+    "pool=4",
+    "seeds=2",
+    "recipes.tool_embed.epochs=0.05",
+    "recipes.cross_encoder.epochs=0.05",
+    "recipes.cross_encoder.candidates=4",
+    "recipes.cross_encoder.layers=1",
+    "recipes.cross_encoder.limit=16",
+    "recipes.cross_encoder.document_limit=256",
+]
+
+
+@pytest.fixture(scope="module")
+def finished(world, tmp_path_factory):
+    """Return the run's directory and its results, with a second data set without profiles."""
+    directory = tmp_path_factory.mktemp("document_training")
+    other = directory / "other"
+    other.mkdir()
+    tools = [json.loads(x) for x in (world / "data" / "tools.jsonl").read_text().splitlines()[:9]]
+    lines = [{"id": t["id"], "documentation": t["documentation"]["terse"]} for t in tools]
+    (other / "tools.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    queries = [{"id": f"q{i}", "query": t["id"], "labels": [t["id"]]} for i, t in enumerate(tools)]
+    (other / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    more = [f"+others.other={other}", "queries=5", f"models={world / 'models'}"]
+    cfg = config_of("document_training", *SMALL, *more, *in_world(world, directory))
+    document_training.main(cfg)
+    return directory, read_results(directory)
+
+
+def test_every_text_is_ranked_by_every_model(finished):
+    _, results = finished
+    for model in ("tool_embed", "cross_encoder"):
+        for trained in ("full", "expanded"):
+            for text in ("full", "expanded"):
+                found = results[f"{model}/trained on {trained}/jsonl/{text}/recall@3"]["values"]
+                assert len(found) == 2
+                assert all(0 <= x <= 1 for x in found)
+    assert len(results["encoder/jsonl/expanded/ndcg@1"]["values"]) == 1
+
+
+def test_documents_without_a_profile_are_ranked_under_the_other_text_alone(finished):
+    _, results = finished
+    ranked = {name.rpartition("/")[0] for name in results if "/other/" in name}
+    assert {one.rpartition("/")[2] for one in ranked} == {"full"}
+    assert len(ranked) == 5  # the encoder, and two recipes trained on two texts
+
+
+def test_a_reranker_sorts_one_pool_whatever_it_reads(finished):
+    """The pool has four tools, so its recall at 4 is that of the encoder under the first text."""
+    directory, results = finished
+    pool = results["encoder/jsonl/full/recall@4"]["mean"]
+    for trained in ("full", "expanded"):
+        for text in ("full", "expanded"):
+            found = results[f"cross_encoder/trained on {trained}/jsonl/{text}/recall@4"]
+            assert found["values"] == pytest.approx([pool, pool])
+    assert results["encoder/jsonl/expanded/recall@4"]["mean"] != pool
+    with np.load(directory / "steps" / "cross_encoder-full-0.npz") as step:
+        assert step["jsonl/full/ndcg@3"] != step["jsonl/expanded/ndcg@3"]
+
+
+def test_data_without_any_of_the_texts_is_refused(world, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "tools.jsonl").write_text('{"id": "a", "documentation": "A text."}\n')
+    (folder / "queries.jsonl").write_text('{"id": "q", "query": "Which?", "labels": ["a"]}\n')
+    more = ["documents=[terse]", f"+others.mine={folder}"]
+    cfg = config_of("document_training", *SMALL, *in_world(world, tmp_path), *more)
+    with pytest.raises(ValueError, match=r"others.mine: its documents have no terse"):
+        document_training.others(cfg)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("documents=[full,fulll]", "documents must be one of"),
+        ("documents=[]", "documents must be one text or more"),
+        ("cuts=[3,5,20]", r"cuts must be in 1 .. pool=4"),
+        ("recipe=[mlc]", "recipes.mlc.model must be one of query2desc, dpr"),
+        ("seeds=0", "seeds must be >= 1"),
+    ],
+)
+def test_wrong_settings_are_refused(world, tmp_path, override, message):
+    small = [one for one in SMALL if not (override == "recipe=[mlc]" and one.startswith("recipes"))]
+    with pytest.raises(ValueError, match=message):
+        document_training.main(
+            config_of("document_training", *small, *in_world(world, tmp_path), override)
+        )
