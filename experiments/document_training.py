@@ -18,6 +18,7 @@ as well, under each text that all of their documents have.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
@@ -74,7 +75,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                 found |= measured(f"{name}/{text}", ranking, task, cfg.cuts)
         return found
 
-    for recipe in cfg.recipes:
+    for recipe in selected(cfg):
         for text, bench in benches.items():
             steps = [
                 run.result(f"{recipe}-{text}-{seed}", partial(learn, recipe, bench, seed))
@@ -92,7 +93,7 @@ def check(cfg: DictConfig) -> None:
     require("documents", list(cfg.documents), "one text or more", bool)
     for text in cfg.documents:
         require_one_of("documents", text, TEMPLATES)
-    recipes = plain(cfg.recipes)
+    recipes = selected(cfg)
     for name, recipe in recipes.items():
         config_of(name, recipe)
         require_one_of(f"recipes.{name}.model", recipe["model"], MODELS)
@@ -108,10 +109,15 @@ def show(cfg: DictConfig, results: Found) -> None:
     metrics = metrics_at(cfg.cuts)
     ranked = dict.fromkeys(key.rpartition("/")[0].rpartition("/trained on ")[2] for key in results)
     places = dict.fromkeys(one.partition("/")[2] for one in ranked)
-    trained = [f"{r}/trained on {text}" for r in cfg.recipes for text in cfg.documents]
+    trained = [f"{r}/trained on {text}" for r in selected(cfg) for text in cfg.documents]
     for place in places:
         rows = [f"{one}/{place}" for one in ("encoder", *trained)]
         results_table(results, rows, metrics, place.replace("/", ", "))
+
+
+def selected(cfg: DictConfig) -> dict[str, dict[str, Any]]:
+    """Return the selected recipes; the config has settings of others, too."""
+    return {name: recipe for name, recipe in plain(cfg.recipes).items() if "model" in recipe}
 
 
 def reading(cfg: DictConfig, text: str) -> DictConfig:
