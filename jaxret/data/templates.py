@@ -9,6 +9,7 @@
     sorted_fields      every field as it is, sorted by key            ORAG C.1.4
     functionality      only the field of that name                  ORAG C.4: the bad documents
     expanded           full, and the tool profile                   Tool-REX
+    expanded_with_examples    the same, with ``example_usage``, which Tool-REX leaves out
 
 All templates end with `normalise`. A string that holds a JSON object or a Python dict, the form in
 which ToolRet stores documents, is parsed into fields first.
@@ -167,9 +168,10 @@ TEMPLATES: dict[str, Callable[[Document], str]] = {
     "full": full,
     "sorted_fields": sorted_fields,
     "expanded": with_profile(PROFILE_FIELDS),
+    "expanded_with_examples": with_profile((*PROFILE_FIELDS, "example_usage")),
 }
 
-NEEDING = ("terse", "functionality", "expanded")  # a field that not every data set has
+NEEDING = ("terse", "functionality", "expanded", "expanded_with_examples")  # a field that not every data set has
 
 
 def _fields(document: Document) -> dict[str, Any]:

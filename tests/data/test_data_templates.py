@@ -15,6 +15,7 @@ DOCUMENT = {
         "tags": ["clock", "hour"],
         "when_to_use": "The user wants the hour.",
         "limitation": "No dates.",
+        "example_usage": [{"query": "What time is it?", "api_call": "say_time('CET')"}],
     },
 }
 DOCUMENTED = {key: DOCUMENT[key] for key in ("name", "description", "arguments", "results")}
@@ -45,6 +46,14 @@ AS_PYTHON = str({**DOCUMENTED, "open": None})  # not JSON: single quotes and Non
             "Arguments: zone: type: string, note: e.g. Köln Results: time: text "
             "Function: Says what time it is. Tags: clock, hour "
             "When to use: The user wants the hour. Limitation: No dates.",
+        ),
+        (
+            "expanded_with_examples",
+            "Name: say_time Description: Tells the time. "
+            "Arguments: zone: type: string, note: e.g. Köln Results: time: text "
+            "Function: Says what time it is. Tags: clock, hour "
+            "When to use: The user wants the hour. Limitation: No dates. "
+            "Example usage: query: What time is it?, api_call: say_time('CET')",
         ),
     ],
 )
