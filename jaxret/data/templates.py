@@ -171,7 +171,8 @@ TEMPLATES: dict[str, Callable[[Document], str]] = {
     "expanded_with_examples": with_profile((*PROFILE_FIELDS, "example_usage")),
 }
 
-NEEDING = ("terse", "functionality", "expanded", "expanded_with_examples")  # a field that not every data set has
+#: Templates that need a field which not every data set has.
+NEEDING = ("terse", "functionality", "expanded", "expanded_with_examples")
 
 
 def _fields(document: Document) -> dict[str, Any]:

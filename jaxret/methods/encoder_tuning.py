@@ -11,6 +11,7 @@
                   tools of a first stage. Theirs has two encoders, inner products, batches of 128
                   and 40 epochs; ORAG (Table 3) compares with DPR and gives no settings.
     tool_embed    Tool-REX, Section 2.5: InfoNCE over the documents of a batch and random tools.
+                  Without random tools (``negatives=0``) it trains as ToolBench's retriever.
 
 All parameters of the encoder are trained, or a LoRA. The result is dense retrieval: one vector a
 tool, and queries encoded by the tuned encoder.
@@ -68,13 +69,16 @@ class EncoderConfig(TrainingConfig):
         for field, (allowed, holds) in _RANGES.items():
             if hasattr(self, field):
                 require(field, getattr(self, field), allowed, holds)
+        if isinstance(self, Query2Desc) or not getattr(self, "in_batch", True):
+            count = getattr(self, "negatives", 1)
+            require("negatives", count, ">= 1, since there are no others", lambda n: n >= 1)
 
 
 _RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "document_limit": ("None or >= 1", lambda n: n is None or n >= 1),
     "window": (">= 1", lambda n: n >= 1),
     "per_anchor": ("None or >= 1", lambda n: n is None or n >= 1),
-    "negatives": (">= 1", lambda n: n >= 1),
+    "negatives": (">= 0", lambda n: n >= 0),
     "margin": (">= 0", lambda x: x >= 0),
     "temperature": ("> 0", lambda x: x > 0),
     "drop_words": ("in 0 .. 1", lambda share: 0 <= share <= 1),

@@ -33,7 +33,7 @@ def random_negatives(
     Args:
       labels: the tools of each query [n, L].
       items: the number of tools, I.
-      count: negatives per pair, m >= 1.
+      count: negatives per pair, m >= 0.
       seed: seed of the draws.
 
     Returns:
@@ -60,7 +60,7 @@ def hard_negatives(
     Args:
       labels: the tools of each query [n, L].
       candidates: tools found by the first stage [n, N], best first, padded with -1.
-      count: negatives per pair, m >= 1.
+      count: negatives per pair, m >= 0.
 
     Returns:
       the pairs [M, 2 + m].
@@ -74,7 +74,7 @@ def hard_negatives(
 
 
 def _pairs(labels, count, wrong: Callable[[int], np.ndarray]):
-    require("count", count, ">= 1", lambda m: m >= 1)
+    require("count", count, ">= 0", lambda m: m >= 0)
     queries, columns = np.nonzero(labels >= 0)
     pairs = np.full((len(queries), 2 + count), -1, np.int64)
     pairs[:, 0], pairs[:, 1] = queries, labels[queries, columns]

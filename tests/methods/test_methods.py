@@ -347,6 +347,15 @@ def test_settings_of_another_objective_are_refused(parts, objective, given, mess
         (lambda: refiner.Config(candidates=0), "candidates must be >= 1, got 0"),
         (lambda: cross_encoder.Config(candidates=1), "candidates must be >= 2, got 1"),
         (lambda: cross_encoder.Config(validated=0), "validated must be >= 1, got 0"),
+        (
+            lambda: encoder_tuning.Query2Desc(negatives=0),
+            "negatives must be >= 1, since there are no",
+        ),
+        (
+            lambda: encoder_tuning.ToolEmbed(negatives=0, in_batch=False),
+            "negatives must be >= 1, since there are no others, got 0",
+        ),
+        (lambda: encoder_tuning.DPR(negatives=-1), "negatives must be >= 0, got -1"),
         (lambda: encoder_tuning.Query2Query(window=0), "window must be >= 1, got 0"),
         (
             lambda: encoder_tuning.Query2Query(per_anchor=0),

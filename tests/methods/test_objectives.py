@@ -266,14 +266,15 @@ def test_an_encoder_learns_to_find_a_tools_document(in_batch):
     assert found[-1] < 0.5 * found[0]
 
 
+@pytest.mark.parametrize("count", [0, 2])
 @pytest.mark.parametrize("mask_false", [True, False])
-def test_the_loss_of_matching_is_the_cross_entropy_of_the_right_document(mask_false):
+def test_the_loss_of_matching_is_the_cross_entropy_of_the_right_document(mask_false, count):
     objective = matching(
         bag_of_words,
         TOKENS,
         DOCUMENTS,
         LABELS,
-        PAIRS,
+        random_negatives(LABELS, ITEMS, count=count),
         temperature=0.5,
         mask_false=mask_false,
         size=6,
