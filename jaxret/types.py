@@ -49,16 +49,11 @@ class Stream(NamedTuple):
     """The queries of a run, in the order in which they arrive.
 
     Repeated queries and several seeds need no copies: seeds differ only in ``order``.
-
-    Attributes:
-      queries: embeddings of the different queries [N, d].
-      labels: positions of the right items of each query [N, L], padded with -1.
-      order: position of the query of each round [T].
     """
 
-    queries: Float[Array, "N d"]
-    labels: Int[Array, "N L"]
-    order: Int[Array, " T"]
+    queries: Float[Array, "N d"]  # embeddings of the different queries [N, d]
+    labels: Int[Array, "N L"]  # positions of the right items of each query [N, L], padded with -1
+    order: Int[Array, " T"]  # position of the query of each round [T]
 
 
 class Slate(NamedTuple):

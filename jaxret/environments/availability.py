@@ -38,11 +38,7 @@ FOREVER = np.iinfo(np.int32).max
 
 
 def always(items: int) -> Availability:
-    """Make every tool available in every round.
-
-    Args:
-      items: I, the size of the catalogue.
-    """
+    """Make every tool available in every round."""
     return Availability(np.zeros(items, np.int32), np.full(items, FOREVER, np.int32))
 
 

@@ -358,11 +358,7 @@ def intervened(
 
 
 def learner_state(state: State) -> State:
-    """Return the state of the learner, without the memory of interventions.
-
-    Args:
-      state: state of one run or of many, with or without interventions.
-    """
+    """Return the state of the learner, without the memory of interventions."""
     if not isinstance(state.extra, Intervened):
         return state
     return state._replace(t=state.extra.t, extra=state.extra.extra)

@@ -78,10 +78,6 @@ def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> I
 def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
     """Compute whether the first-ranked item is a label.
 
-    Args:
-      ranks: ranks of the labels [N, L].
-      labels: [N, L], -1 pads.
-
     Returns:
       1 or 0 for each query [N].
     """

@@ -200,10 +200,6 @@ def label_points(
 def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.ndarray, "*S T"]:
     """Average the last ``window`` rounds, or all rounds so far where there are fewer.
 
-    Args:
-      values: [..., T].
-      window: rounds, >= 1.
-
     Returns:
       means [..., T].
 
@@ -220,9 +216,6 @@ def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.nda
 
 def cumulative(values: Float[np.ndarray, "*S T"]) -> Float[np.ndarray, "*S T"]:
     """Sum over rounds in float64, since float32 is too coarse for the regret of a long run.
-
-    Args:
-      values: [..., T].
 
     Returns:
       sums [..., T].

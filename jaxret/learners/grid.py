@@ -48,19 +48,12 @@ class Family:
 
 
 class LearnerGrid(NamedTuple):
-    """A family of learners, and the settings among which a sweep chooses.
+    """A family of learners, and the settings among which a sweep chooses."""
 
-    Attributes:
-      name: name of the learners.
-      family: function from the numbers of a setting to a learner.
-      settings: [G, n].
-      names: names of the n numbers.
-    """
-
-    name: str
-    family: Family
-    settings: Float[np.ndarray, "G n"]
-    names: tuple[str, ...] = ("tau", "eta")
+    name: str  # name of the learners
+    family: Family  # function from the numbers of a setting to a learner
+    settings: Float[np.ndarray, "G n"]  # [G, n]
+    names: tuple[str, ...] = ("tau", "eta")  # names of the n numbers
 
     # A grid is part of a mixture, which may be a static argument: arrays have no hash.
     def __hash__(self) -> int:
@@ -90,9 +83,6 @@ class LearnerGrid(NamedTuple):
 
     def columns(self, settings: Float[np.ndarray, "S n"]) -> dict[str, Float[np.ndarray, " S"]]:
         """Return the settings of S seeds as one array per number.
-
-        Args:
-          settings: [S, n].
 
         Returns:
           name -> [S].

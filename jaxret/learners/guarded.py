@@ -166,10 +166,6 @@ def guarded(
 def static_choice(state: State, query: Float[Array, " d"]) -> Int[Array, ""]:
     """Return the available tool that static retrieval ranks first.
 
-    Args:
-      state: state of a guarded learner.
-      query: embedding [d], not mapped.
-
     Returns:
       The row of the tool [].
     """

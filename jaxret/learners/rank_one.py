@@ -154,10 +154,6 @@ def from_rule(name: str, rule: Rule) -> Learner:
 
     ``State.extra`` is (query map, memory of the preconditioner), or () if only rows are learnt. The
     query map is a `jaxret.rules.query_maps.TiledMap` if it is updated once per tile.
-
-    Args:
-      name: name of the learner in tables.
-      rule: parts of the learner.
     """
 
     def init(theta, available=None):
@@ -266,10 +262,6 @@ def step(
 def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "n I"]:
     """Return ``Theta q``, minus infinity where an item is absent.
 
-    Args:
-      state: state of any learner; ``extra`` is not read.
-      queries: [n, d].
-
     Returns:
       [n, I].
     """
@@ -352,10 +344,6 @@ def coefficients(
 
 def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:
     """Return ``eta_t / tau``, the step of a row per unit of coefficient in round t.
-
-    Args:
-      rule: rule of the learner.
-      t: number of the round [].
 
     Returns:
       [].

@@ -47,33 +47,22 @@ class Rewards(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Slots of the buffer.
+    """Slots of the buffer."""
 
-    Attributes:
-      own: slot into which each round is written [B].
-      sampled: slots that each round replays [B, n].
-    """
-
-    own: Int[Array, " B"]
-    sampled: Int[Array, "B n"]
+    own: Int[Array, " B"]  # slot into which each round is written [B]
+    sampled: Int[Array, "B n"]  # slots that each round replays [B, n]
 
 
 class Replay(NamedTuple):
     """The structure of a rank-one learner with experience replay.
 
     ``State.extra`` is (the extra of the rule, `ReplayBuffer`, the number of observed rounds []).
-
-    Attributes:
-      rule: rule of the learner.
-      per_round: n, past rounds per round.
-      capacity: C, rounds in the buffer.
-      seed: seed of the samples.
     """
 
-    rule: Rule
-    per_round: int
-    capacity: int
-    seed: int
+    rule: Rule  # rule of the learner
+    per_round: int  # n, past rounds per round
+    capacity: int  # C, rounds in the buffer
+    seed: int  # seed of the samples
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
         """Apply a function [I, d] -> [I', d] to Theta."""
@@ -190,10 +179,6 @@ def push(
 
 def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
     """Return the key of round t's samples, which is independent of the policy's key.
-
-    Args:
-      seed: seed of the samples.
-      t: number of the round [].
 
     Returns:
       The key [].

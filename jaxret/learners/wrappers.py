@@ -103,12 +103,7 @@ def wrap(
 
 
 def innermost(learner: Learner, state: State) -> tuple[Learner, State]:
-    """Remove all wrappers from a learner and its state.
-
-    Args:
-      learner: any learner.
-      state: state of the learner.
-    """
+    """Remove all wrappers from a learner and its state."""
     while isinstance(learner.structure, Wrapped):
         learner, state = learner.structure.inner, learner.structure.unwrap(state)
     return learner, state

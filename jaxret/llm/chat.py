@@ -142,10 +142,6 @@ class Connection:
     def __call__(self, messages: Messages, options: dict[str, Any]) -> Answer:
         """Send one request.
 
-        Args:
-          messages: the conversation.
-          options: options of the request, from `Endpoint.options`.
-
         Raises:
           Unanswered: the endpoint refuses or fails.
         """
@@ -226,10 +222,6 @@ class Chat:
 
         Capitals and blanks of tokens are ignored. A word that is not among the `LIKELIEST` most
         probable tokens has probability 0, so the probabilities need not sum to one.
-
-        Args:
-          messages: the question.
-          words: lower-case words.
 
         Raises:
           Unanswered: none of the words is among the likeliest tokens, the endpoint returns no

@@ -224,10 +224,6 @@ def ask_checked(
 def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:
     """Read the JSON object in an answer, ignoring the text around it and the model's reasoning.
 
-    Args:
-      text: the answer.
-      fields: the fields that the object must have.
-
     Raises:
       Wrong: of kind ``not_json``, or of kind ``fields`` where a field is missing.
     """
@@ -244,10 +240,6 @@ def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:
 
 def sentence(value: Any, field: str) -> str:
     """Return a text on one line.
-
-    Args:
-      value: the text.
-      field: its name, for the message.
 
     Raises:
       Wrong: of kind ``fields``, if the value is not a text or is blank.

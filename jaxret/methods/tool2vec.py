@@ -85,10 +85,6 @@ def build(config: Any, params: Params, encoder: Encoder | None, name: str) -> Re
 def embeddings(task: Task, config: Config = Config()) -> Float[np.ndarray, "I d"]:
     """Compute Tool2Vec's embeddings of a training task.
 
-    Args:
-      task: the training queries, their tools and the documents.
-      config: the settings.
-
     Returns:
       one row per tool [I, d], on the host.
     """

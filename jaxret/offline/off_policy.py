@@ -379,9 +379,6 @@ def effective_sample_size(weight: Float[np.ndarray, " n"]) -> float:
     """Compute ``(sum w)^2 / sum w^2``, the number of equally informative on-policy rounds.
 
     Kish 1965.
-
-    Args:
-      weight: [n].
     """
     square = float((weight**2).sum())
     return float(weight.sum()) ** 2 / square if square else 0.0

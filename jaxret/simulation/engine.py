@@ -81,19 +81,12 @@ class Program(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The arrays of a program that all runs share.
+    """The arrays of a program that all runs share."""
 
-    Attributes:
-      catalogue: Theta_1 and the mask of available items, padded on a mesh.
-      queries: [N, d].
-      labels: [N, L], -1 pads.
-      environment: arrays of the environment, from `split_environment`.
-    """
-
-    catalogue: Catalogue
-    queries: Float[jax.Array, "N d"]
-    labels: Int[jax.Array, "N L"]
-    environment: tuple[Any, ...]
+    catalogue: Catalogue  # Theta_1 and the mask of available items, padded on a mesh
+    queries: Float[jax.Array, "N d"]  # [N, d]
+    labels: Int[jax.Array, "N L"]  # [N, L], -1 pads
+    environment: tuple[Any, ...]  # arrays of the environment, from `split_environment`
 
 
 def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
@@ -109,12 +102,7 @@ def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashab
 
 
 def join_environment(arrays: Sequence[Any], rest: Any) -> Environment:
-    """Reverse `split_environment`.
-
-    Args:
-      arrays: arrays of the environment; they may be traced.
-      rest: static rest of the environment.
-    """
+    """Reverse `split_environment`."""
     tree, others = rest
     given = iter(arrays)
     return jax.tree.unflatten(tree, [next(given) if x is None else x for x in others])
@@ -202,11 +190,7 @@ class Simulation:
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
-        """Return the first states of all runs, interventions included.
-
-        Args:
-          settings: the numbers of each run [R, n].
-        """
+        """Return the first states of all runs, interventions included."""
         return _start(self._program, self._data, _numbers(settings), self._seeds)
 
     def step(
@@ -232,12 +216,7 @@ class Simulation:
     def fingerprint(
         self, settings: Float[np.ndarray, "R n"], orders: Int[np.ndarray, "R T"]
     ) -> str:
-        """Hash everything that determines the runs: the programs and their data.
-
-        Args:
-          settings: the numbers of each run [R, n].
-          orders: the stream of each run [R, T].
-        """
+        """Hash everything that determines the runs: the programs and their data."""
         numbers = _numbers(settings)
         states = jax.eval_shape(partial(_start, self._program), self._data, numbers, self._seeds)
         chunk, data = self.cut(orders)[0], (self._program, self._data)
@@ -257,9 +236,6 @@ class Simulation:
 
         A stream shorter than a chunk becomes one chunk whose length is a power of two, so that few
         sizes are compiled.
-
-        Args:
-          orders: the stream of each run [R, T].
 
         Returns:
           chunks [R, c].

@@ -40,9 +40,6 @@ class SelectedSimulation(Simulation):
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
         """Cut streams into chunks; the last one may be shorter, since chunks are not compiled.
 
-        Args:
-          orders: the stream of each run [R, T].
-
         Returns:
           chunks [R, c].
         """

@@ -16,9 +16,6 @@ from jaxret.task import Task
 def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Return the numbers of the seeds.
 
-    Args:
-      seeds: number of seeds, counted from 0; or the seeds themselves.
-
     Raises:
       ValueError: if there is no seed, a repeated one, or one outside 0 .. 2^31 - 1.
     """

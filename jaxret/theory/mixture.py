@@ -120,10 +120,6 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
 def history(run: Run, seed: int) -> History:
     """Compute the weights and losses of one seed's rounds again, from its tools and rewards.
 
-    Args:
-      run: run of a mixture with constant queries, labels and tools, and without delays.
-      seed: one of the seeds of the run.
-
     Returns:
       Weights and losses of every round.
 

@@ -142,10 +142,6 @@ def realizability(found: History, descent: Float[np.ndarray, " S"]) -> float:
     The smallest p over deciles and seeds is multiplied by the number of these tests, and by the
     number of rounds, since the number of rounds in a decile is not known beforehand.
 
-    Args:
-      found: predictions of the run.
-      descent: A of each seed [S].
-
     Returns:
       the p-value, at most 1.
     """

@@ -160,10 +160,6 @@ def inverse_gap(
 def draw(key: PRNGKey, probabilities: Float[Array, " I"]) -> Slate:
     """Draw one tool.
 
-    Args:
-      key: consumed.
-      probabilities: probability of each tool [I], sum 1.
-
     Returns:
       A slate of one tool, its probability as the propensity.
     """

@@ -226,9 +226,6 @@ def linear_learner(
 def constant(queries: Float[Array, "*n d"]) -> Float[Array, "*n 1"]:
     """Return the base 1, a constant offset.
 
-    Args:
-      queries: [.., d].
-
     Returns:
       Ones [.., 1].
     """
@@ -237,9 +234,6 @@ def constant(queries: Float[Array, "*n d"]) -> Float[Array, "*n 1"]:
 
 def identity(queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
     """Return the base q, an offset per query for all tools.
-
-    Args:
-      queries: [.., d].
 
     Returns:
       The queries [.., d].
@@ -345,10 +339,6 @@ def observe(posterior: Posterior, x: Float[Array, " m"], y: Float[Array, ""]) ->
 def deviations(posterior: Posterior, x: Float[Array, "n m"]) -> Float[Array, " n"]:
     """Compute ``sqrt(x^T R R^T x)`` of every point, with n m^2 products.
 
-    Args:
-      posterior: the distribution.
-      x: points [n, m].
-
     Returns:
       [n].
     """
@@ -372,10 +362,6 @@ def draw(posterior: Posterior, key: PRNGKey, scale: Float[Array, ""] | float) ->
 
 def draw_noise(posterior: Posterior, key: PRNGKey) -> Float[Array, ""]:
     """Draw a standard deviation of the noise, s.
-
-    Args:
-      posterior: the distribution.
-      key: consumed.
 
     Returns:
       [].

@@ -38,11 +38,7 @@ class Carry(NamedTuple):
 
 
 def batches_of(learner: Learner) -> Batches:
-    """Return the structure of a learner that is trained by mini-batches.
-
-    Args:
-      learner: learner from `jaxret.learners.minibatch`.
-    """
+    """Return the structure of a learner that is trained by mini-batches."""
     assert isinstance(learner.structure, Batches)
     return learner.structure
 

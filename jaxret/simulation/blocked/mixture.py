@@ -38,39 +38,24 @@ Kinds = tuple[Any, ...]  # per kind, the NamedTuples of `rank_one` [g, ..]; () i
 
 
 class Constants(NamedTuple):
-    """Constants of a block.
+    """Constants of a block."""
 
-    Attributes:
-      documents: inner products of queries and documents [B, I].
-      kinds: `rank_one.Constants` of each kind.
-    """
-
-    documents: Float[Array, "B I"]
-    kinds: Kinds
+    documents: Float[Array, "B I"]  # inner products of queries and documents [B, I]
+    kinds: Kinds  # `rank_one.Constants` of each kind
 
 
 class Lines(NamedTuple):
-    """The lines of a tile.
+    """The lines of a tile."""
 
-    Attributes:
-      documents: inner products of queries and documents [b, I].
-      kinds: `rank_one.Lines` of each kind.
-    """
-
-    documents: Float[Array, "b I"]
-    kinds: Kinds
+    documents: Float[Array, "b I"]  # inner products of queries and documents [b, I]
+    kinds: Kinds  # `rank_one.Lines` of each kind
 
 
 class Carry(NamedTuple):
-    """Carry of the loop over rounds.
+    """Carry of the loop over rounds."""
 
-    Attributes:
-      mixed: `MixtureExtra` of the mixture, without rows.
-      kinds: `rank_one.Carry` of each kind.
-    """
-
-    mixed: MixtureExtra
-    kinds: Kinds
+    mixed: MixtureExtra  # `MixtureExtra` of the mixture, without rows
+    kinds: Kinds  # `rank_one.Carry` of each kind
 
 
 def policy(learner: Learner) -> Policy:

@@ -59,59 +59,34 @@ PART = 2048  # rows of Theta that are updated at a time
 
 
 class Rounds(NamedTuple):
-    """The inputs of a block's rounds, known before the block is simulated; fields [B].
+    """The inputs of a block's rounds, known before the block is simulated; fields [B]."""
 
-    Attributes:
-      t: the number of each round.
-      query: position in the stream's queries.
-      vectors: the queries [B, d].
-      labels: the right items [B, L], -1 pads.
-      keys: random keys of `act` and of the environment.
-      real: False for padding, where nothing happens.
-    """
-
-    t: Int[Array, " B"]
-    query: Int[Array, " B"]
-    vectors: Float[Array, "B d"]
-    labels: Int[Array, "B L"]
-    keys: tuple
-    real: Bool[Array, " B"]
+    t: Int[Array, " B"]  # the number of each round
+    query: Int[Array, " B"]  # position in the stream's queries
+    vectors: Float[Array, "B d"]  # the queries [B, d]
+    labels: Int[Array, "B L"]  # the right items [B, L], -1 pads
+    keys: tuple  # random keys of `act` and of the environment
+    real: Bool[Array, " B"]  # False for padding, where nothing happens
 
 
 class Turn(NamedTuple):
-    """A round that is being simulated.
+    """A round that is being simulated."""
 
-    Attributes:
-      position: position of the round in its tile [].
-      t: number of the round [].
-      real: False for padding [].
-      available: mask of the available items [I].
-    """
-
-    position: Int[Array, ""]
-    t: Int[Array, ""]
-    real: Bool[Array, ""]
-    available: Bool[Array, " I"]
+    position: Int[Array, ""]  # position of the round in its tile []
+    t: Int[Array, ""]  # number of the round []
+    real: Bool[Array, ""]  # False for padding []
+    available: Bool[Array, " I"]  # mask of the available items [I]
 
 
 class Constants(NamedTuple):
-    """Constants of a block.
+    """Constants of a block."""
 
-    Attributes:
-      params: parameters of the query map; () without one.
-      lines: queries [Bm, d].
-      u: mapped queries [Bm, d].
-      scores: S [Bm, I].
-      gram: Gram matrix of u [Bm, Bm].
-      slots: `replay.Slots`; () without experience replay.
-    """
-
-    params: Any
-    lines: Float[Array, "Bm d"]
-    u: Float[Array, "Bm d"]
-    scores: Float[Array, "Bm I"]
-    gram: Float[Array, "Bm Bm"]
-    slots: Any
+    params: Any  # parameters of the query map; () without one
+    lines: Float[Array, "Bm d"]  # queries [Bm, d]
+    u: Float[Array, "Bm d"]  # mapped queries [Bm, d]
+    scores: Float[Array, "Bm I"]  # S [Bm, I]
+    gram: Float[Array, "Bm Bm"]  # Gram matrix of u [Bm, Bm]
+    slots: Any  # `replay.Slots`; () without experience replay
 
 
 class Lines(NamedTuple):

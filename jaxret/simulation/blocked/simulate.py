@@ -55,10 +55,6 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
     experience replay, if every round is observed; for mixtures of such learners; and for
     mini-batches, if every round is observed. The environment must not intervene on the learner
     itself.
-
-    Args:
-      learner: any learner.
-      environment: environment of the rounds.
     """
 
     observed = not effects_with(environment, "is_observed")
@@ -79,11 +75,7 @@ def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
 
 
 def any_block(learner: Learner) -> bool:
-    """Return whether blocks may have any length: a mini-batch or a query map fixes theirs.
-
-    Args:
-      learner: learner with a blocked form.
-    """
+    """Return whether blocks may have any length: a mini-batch or a query map fixes theirs."""
     if isinstance(learner.structure, Batches):
         return False
     return all(rule.query_map is None for rule, _ in parts_of_all(learner))
@@ -261,11 +253,7 @@ def _aligned(first: Int[Array, ""], order: Int[Array, " T"], block: int):
 
 
 def state_specs(learner: Learner) -> State:
-    """Return the PartitionSpecs of a state on the mesh axis ``item``.
-
-    Args:
-      learner: learner with a blocked form.
-    """
+    """Return the PartitionSpecs of a state on the mesh axis ``item``."""
     return State._make((P("item", None), P("item"), P(), extra_specs(learner)))
 
 
