@@ -59,15 +59,8 @@ def orag(
       projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
-    return _softmax(
-        "orag",
-        estimators.importance_weighted(divide_by=divide_by),
-        tau,
-        eta,
-        projection,
-        schedule,
-        k,
-    )
+    estimator = estimators.importance_weighted(divide_by=divide_by)
+    return _softmax("orag", estimator, tau, eta, projection, schedule, k)
 
 
 @preset
@@ -174,15 +167,9 @@ def greedy(
       projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
-    return rank_one(
-        "greedy",
-        estimator=estimator or estimators.bandit_likelihood(),
-        policy=policies.greedy(k=k),
-        tau=tau,
-        eta=eta,
-        projection=projection,
-        schedule=schedule,
-    )
+    parts: dict[str, Any] = {"projection": projection, "schedule": schedule}
+    parts["estimator"] = estimator or estimators.bandit_likelihood()
+    return rank_one("greedy", policy=policies.greedy(k=k), tau=tau, eta=eta, **parts)
 
 
 @preset
@@ -201,15 +188,9 @@ def full_information(
       projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
-    return rank_one(
-        "full_information",
-        estimator=estimators.full_information(),
-        policy=policies.greedy(),
-        tau=tau,
-        eta=eta,
-        projection=projection,
-        schedule=schedule,
-    )
+    parts: dict[str, Any] = {"projection": projection, "schedule": schedule}
+    parts["estimator"] = estimators.full_information()
+    return rank_one("full_information", policy=policies.greedy(), tau=tau, eta=eta, **parts)
 
 
 @preset

@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners.learner import ChangeRows, Learner, where_observed
 from jaxret.learners.rank_one import Rule, relearn, rule_of
+from jaxret.learners.wrappers import wrap
 from jaxret.runtime.validate import require
 from jaxret.types import Choice, PRNGKey, State
 
@@ -126,17 +127,12 @@ def with_experience_replay(
         inner = relearn(rule, inner, old.query, choices, old.reward, counts)
         return where_observed(feedback, state, inner._replace(extra=(inner.extra, buffer, count)))
 
-    def of_inner(function):
-        return None if function is None else lambda s, *args: function(without_buffer(s), *args)
-
-    return Learner(
-        name=f"{learner.name}+replay",
+    return wrap(
+        learner,
+        f"{learner.name}+replay",
+        unwrap=without_buffer,
         init=init,
-        act=of_inner(learner.act),
         update=update,
-        scores=of_inner(learner.scores),
-        logits=of_inner(learner.logits),
-        probabilities=of_inner(learner.probabilities),
         structure=Replay(rule, per_round, capacity, seed),
     )
 

@@ -188,19 +188,8 @@ def fit(
             seed=seed,
         )._replace(frozen=part.frozen)
 
-    best = trained(
-        name,
-        config,
-        task,
-        validation,
-        seed=seed,
-        folder=folder,
-        hooks=hooks,
-        start=part.start,
-        objective=objective,
-        model=with_params,
-        first=stage,
-    )
+    about = (name, config, task, validation, seed, folder, hooks)
+    best = trained(*about, start=part.start, objective=objective, model=with_params, first=stage)
     return with_params(best)
 
 

@@ -160,10 +160,8 @@ class Simulation:
             )
         self._blocked = blocks and form != "scan"
         available = np.ones(items, bool) if task.available is None else task.available
-        if devices is None:
-            catalogue = Catalogue(
-                jax.device_put(task.theta), jnp.asarray(available)
-            )  # no copy on CPU
+        if devices is None:  # no copy on CPU
+            catalogue = Catalogue(jax.device_put(task.theta), jnp.asarray(available))
         else:
             catalogue = sharding.split_rows(task.theta, available, sharding.make_mesh(item=devices))
         arrays, rest = split_environment(padded(self.environment, len(catalogue.theta)))
@@ -271,11 +269,13 @@ class Simulation:
         chunks, rounds = self.cut(orders), orders.shape[1]
         with Progress(total=rounds, desc=title, unit="round", delay=3, leave=False) as bar:
 
-            def start():
+            def start():  # copies states to continue from, since buffers are donated
                 kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
                 shape = (len(orders), len(chunks) * chunks[0].shape[1])
                 return {
-                    "learner": self.start(settings) if first is None else _copied(first),
+                    "learner": self.start(settings)
+                    if first is None
+                    else jax.tree.map(jnp.copy, first),
                     "trace": Trace._make(np.zeros(shape, kind) for kind in kinds.values()),
                 }
 
@@ -345,11 +345,6 @@ def over_runs(program: Program, one: Callable, *args: Any) -> Any:
     return jax.lax.map(lambda x: one(*x), args)
 
 
-def _copied(states: State) -> State:
-    """Copy states, so that their buffers can be donated."""
-    return jax.tree.map(lambda x: jnp.array(x, copy=True), states)
-
-
 def _numbers(settings: Float[np.ndarray, "R n"]) -> jax.Array:
     return jnp.asarray(settings, jnp.float32)
 
@@ -361,10 +356,8 @@ def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> 
         for number in range(chunks):
             state = step(state, number)
         return state
-    from jaxret.runtime.checkpoint import (
-        interruptible,
-        run_chunks,
-    )  # imports orbax, which takes seconds
+    # imports orbax, which takes seconds
+    from jaxret.runtime.checkpoint import interruptible, run_chunks
 
     with interruptible() as interrupted:
         return run_chunks(resume, interrupted, chunks=chunks, start=start, step=step, keep=True)

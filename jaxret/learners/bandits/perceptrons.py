@@ -64,9 +64,6 @@ def banditron(
         'zero'.
       schedule: factor of eta by round; None: constant.
       start: initial rows, 'document' or 'zero'.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     common.require_start(start)
     learner = rank_one(
@@ -115,9 +112,6 @@ def gaptron(
       tau: temperature, > 0.
       eta: step size, >= 0; multiplied by 1 / pi, which is at most K / gamma.
       start: initial rows, 'document' or 'zero'.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     common.require_start(start)
     learner = rank_one(
@@ -200,9 +194,6 @@ def soba(
 
     Returns:
       The learner; `State.extra` is a `SecondOrder`.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     require("gamma", gamma, "in (0, 1]", lambda x: 0 < x <= 1)
     require("ridge", ridge, "> 0", lambda x: x > 0)

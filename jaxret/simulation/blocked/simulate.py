@@ -163,11 +163,8 @@ def simulate_on_mesh(
       stream: queries, labels, and the order of these T rounds.
       key: random key of the whole run.
       mesh: mesh with an axis ``item``.
-      block: B, rounds between two reads of Theta; divides ``map_every`` if there is a query map.
-        None: the largest that fits, at most 128, or 16 with experience replay. With mini-batches
-        it is the batch.
-      tile: b, rounds between two reads of the pending updates; divides B. None: 8, or the largest
-        divisor of a mini-batch up to 8.
+      block: B, rounds between two reads of Theta; None: the largest that fits.
+      tile: b, rounds between two reads of the pending updates; None: the largest that fits.
 
     Returns:
       The last state, and the trace [T].
@@ -215,10 +212,7 @@ def _largest_tile(learner: Learner) -> int:
 
 
 def _largest_block(learner: Learner, tile: int) -> int:
-    """Return the largest block, at most 128, that divides ``map_every`` of all query maps.
-
-    A block of a learner that is trained by mini-batches is a batch.
-    """
+    """Return the largest block, at most 128, that divides ``map_every``; or a mini-batch."""
     if isinstance(batches := learner.structure, Batches):
         return batches.batch
     found = parts_of_all(learner)
