@@ -105,9 +105,7 @@ class TokenClassifier(nnx.Module):
     ):
         self.backbone = backbone.build(compute, rngs)
         self.words, self.tied = tuple(words), tied
-        if (
-            not tied
-        ):  # in float32, since bfloat16 has 8 bits, which ties the scores of many documents
+        if not tied:  # in float32: the 8 bits of bfloat16 tie the scores of many documents
             self.head = linear(backbone.config.hidden, len(words), Compute(), rngs, bias=False)
 
     def __call__(
