@@ -244,15 +244,6 @@ def read_exchanges(program: str) -> list[Exchange]:
     """List the collective operations of a compiled program, with the lengths of its loops.
 
     Count, of the branches of a condition, the one that sends most.
-
-    Args:
-      program: its text, as XLA prints it after optimisation.
-
-    Returns:
-      the operations among two devices or more, in the order of the program.
-
-    Raises:
-      ValueError: for a text without an ENTRY, or a loop of unknown length that sends something.
     """
     bodies: dict[str, list[str]] = {}
     entry = name = None

@@ -31,9 +31,6 @@ def environment_of(spec: Mapping[str, Any], *, items: int, rounds: int, seed: in
       items: I, the size of the catalogue.
       rounds: T, the length of the stream.
       seed: seed of the tools that arrive or leave.
-
-    Raises:
-      ValueError: if a setting is unknown, or a value is out of range.
     """
     if unknown := sorted(set(spec) - set(_SETTINGS)):
         raise ValueError(f"environment: unknown {unknown}; known: {', '.join(_SETTINGS)}")

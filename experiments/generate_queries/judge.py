@@ -45,17 +45,8 @@ def compare(
 ) -> Verdicts:
     """Ask about every pair in both orders.
 
-    Args:
-      stage: the judge.
-      pairs: texts (a, b) of two queries.
-      attempts: largest number of answers to a question.
-      prompt: the text of the question.
-
     Returns:
       The verdicts [n, 4] on the pairs that have valid answers in both orders.
-
-    Raises:
-      OutOfReach: the endpoint does not answer.
     """
     questions = [prompt.messages(first=a, second=b) for a, b in pairs]
     questions += [prompt.messages(first=b, second=a) for a, b in pairs]
@@ -78,11 +69,7 @@ def compare(
 
 
 def check(text: str) -> tuple[int, ...]:
-    """Read an answer as 1, -1 or 0 for each of `CRITERIA`.
-
-    Raises:
-      Wrong: of kind ``not_json``, ``fields``, or ``verdict`` if a verdict is not A, B or tie.
-    """
+    """Read an answer as 1, -1 or 0 for each of `CRITERIA`."""
     content = json_object(text, CRITERIA)
     for criterion in CRITERIA:
         if not isinstance(content[criterion], str) or content[criterion] not in VALUE:

@@ -25,12 +25,7 @@ Rows = Int[np.ndarray, " M"]  # positions of queries
 
 
 class Bench:
-    """The data, parts and recipes of a config, and rankings that are kept in its run.
-
-    Args:
-      cfg: with ``dataset``, ``encoder``, ``document``, ``split`` and ``recipes``.
-      run: keeps the rankings.
-    """
+    """The data, parts and recipes of a config, and rankings that are kept in its run."""
 
     def __init__(self, cfg: DictConfig, run: RunDirectory):
         self.cfg, self.run = cfg, run
