@@ -95,7 +95,7 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
 
 
 def prompt_files(content: Any, *, within: bool = False) -> dict[str, str | None]:
-    """Hash the files that replace prompts, by path: texts called ``prompt`` or under ``prompts``."""
+    """Hash the files that replace prompts: each text called ``prompt`` or under ``prompts``."""
     found: dict[str, str | None] = {}
     for name, value in content.items() if isinstance(content, dict) else ():
         if isinstance(value, str) and (within or name == "prompt"):
