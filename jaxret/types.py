@@ -73,8 +73,7 @@ class Choice(NamedTuple):
 
     Attributes:
       item: position of the item in the catalogue [].
-      propensity: probability pi with which the item was shown [], which may differ from the model's
-        p.
+      propensity: probability pi of showing the item [], which may differ from the model's p.
     """
 
     item: Int[Array, ""]
@@ -90,8 +89,7 @@ class Feedback(NamedTuple):
       reward: reward y in [0, 1], a bit or a degree of success [], after any label noise.
       observed: whether the feedback arrived []. Missing feedback is not a failure: if False, only
         the learner's ``t`` changes.
-      labels: positions of the right items [L], padded with -1; None unless the learner is an
-        oracle.
+      labels: positions of the right items [L], padded with -1; only for oracles.
     """
 
     reward: Float[Array, ""]

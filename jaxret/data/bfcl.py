@@ -41,8 +41,7 @@ def load(path: str | Path) -> Dataset:
       path: a folder with ``BFCL_v4_<category>.json`` and the same under ``possible_answer/``.
 
     Raises:
-      FileNotFoundError: if the folder is missing or has no category, or a category has no possible
-        answers.
+      FileNotFoundError: if the folder is missing or has no category, or no possible answers.
       ValueError: if a line is damaged, a question has no answer, or an answer calls a function
         that its question does not offer.
     """

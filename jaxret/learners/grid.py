@@ -114,8 +114,7 @@ def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
 
     Args:
       preset: function that makes the learner, such as ``jr.greedy``.
-      **settings: settings of the preset: lists of equal length, and values that are the same for
-        all.
+      **settings: lists of equal length, and values that are the same for all settings.
 
     Raises:
       ValueError: if the preset refuses a setting, a setting cannot vary within a program, or the
@@ -132,8 +131,7 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     """Split a learner into its family and its numbers.
 
     The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); the
-    numbers of any other rank-one learner are tau and eta. Any other learner is a separate family,
-    without numbers.
+    numbers of any other rank-one learner are tau and eta. Any other learner has no numbers.
     """
     if learner.facts.origin is not None:
         return _preset_family(learner)

@@ -5,8 +5,7 @@
 
 The defaults are for rows and queries of length 1 and some hundreds of items. The paper's settings
 (tau = 1, eta from 1e-8 to 1e-5) are `paper_adamw`, which needs thousands of updates, and
-`paper_sgd`, which needs more. Equal settings give the same object, and other numbers compile
-nothing.
+`paper_sgd`, which needs more. Equal settings give the same object, other numbers compile nothing.
 """
 
 from typing import Any

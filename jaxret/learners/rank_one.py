@@ -295,8 +295,7 @@ def coefficients(
       estimator: maps a reward to coefficients.
       z: logits [I], minus infinity where an item is absent.
       choice: choice of one item, or fields [k].
-      feedback: feedback whose reward has the shape of the choice, with labels if the estimator is
-        an oracle.
+      feedback: feedback whose reward has the shape of the choice, with labels for an oracle.
       axis: the mesh axis of the items, or None.
 
     Returns:

@@ -5,8 +5,7 @@
 Rewards are expensive and gradient steps are cheap. A learner whose estimator is a likelihood can
 learn from a reward any number of times: the gradient of ``-log P(y | q, a)`` at the current Theta
 needs no new feedback, and vanishes once the model agrees with the reward. (The gradient of Eq. (4)
-does not vanish: after a success it is ``p - 1 / pi`` however large p is, and unprojected rows
-diverge.)
+does not vanish: after a success it is ``p - 1 / pi`` however large p is, and free rows diverge.)
 
 The buffer holds the last C rounds. The slots that a round samples depend only on the round's number
 and on the number of rounds observed before. If every round is observed, the samples of a block are

@@ -79,8 +79,7 @@ def fit(
     """Train the cross-encoder.
 
     Args:
-      task: the training queries, with texts, documents and an encoder, whose backbone is trained
-        further.
+      task: the training queries, with texts, documents and an encoder, whose backbone is trained.
       config: the settings.
       validation: the queries on which the best step is chosen.
       first: the stage whose candidates are reranked; None: Tool2Vec of the task.

@@ -168,8 +168,7 @@ def fit(
 
     Raises:
       ValueError: if the task lacks texts, documents or an encoder with weights, the objective is
-        unknown, the config is another objective's, or an objective other than "dpr" is given a
-        first stage.
+        unknown, the config is another objective's, or one other than "dpr" has a first stage.
     """
     require_one_of("objective", objective, CONFIGS)
     config = CONFIGS[objective]() if config is None else config

@@ -57,8 +57,7 @@ class Config:
 class SecondSearch:
     """``second(texts, judged) -> ranking`` of the whole catalogue, from a reranker's lists.
 
-    It is neither a reranker, which returns the candidates that it is given, nor a retriever, which
-    needs no list.
+    It is no reranker, which returns the given candidates, and no retriever, which needs no list.
     """
 
     name: str

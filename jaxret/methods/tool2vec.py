@@ -166,8 +166,7 @@ def own_left_out(
 
     A training query is part of the means of its own tools. To that query the means are closer than
     they will be to new queries, the more so the fewer queries a tool has, and a reranker trained on
-    them learns to find a query in its own mean. Leaving the query out is ours; the paper does not
-    mention it.
+    them learns to find a query in its own mean. Leaving the query out is ours.
 
     Args:
       queries: unit vectors of the training queries [N, d].

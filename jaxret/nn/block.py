@@ -93,8 +93,7 @@ def run_blocks(
       blocks: blocks by number, "0", "1", ..; each is called with tokens, mask, context and key.
       x: inputs of the first block [B, L, H].
       mask: [B, L], False for padding.
-      compute: rate of the dropout before the first block, and whether to recompute blocks in the
-        backward pass.
+      compute: rate of the first dropout, and whether to recompute blocks in the backward pass.
       context: further inputs of every block, such as distances.
       key: random key of the dropout; None: no dropout.
 

@@ -31,8 +31,7 @@ def placed(
       shapes: shapes from `jaxret.nn.functional.Module.shapes`.
       dtype: dtype of all parameters.
       mesh: devices of the parameters; None: the default device.
-      rules: sharding rules by path (`jaxret.runtime.sharding.by_path`); other parameters are
-        replicated.
+      rules: sharding rules by path (`jaxret.runtime.sharding.by_path`); the rest is replicated.
 
     Raises:
       ValueError: if rules are given without a mesh.

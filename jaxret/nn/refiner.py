@@ -62,8 +62,7 @@ def refiner(
       width: d, the width of the tools' vectors.
       places: positions of the tools: "shared" after the last token, "rank" consecutively from
         there, "reference" after the padding.
-      projection: initial projection of the tools' vectors: "identity" keeps directions, "normal" is
-        random.
+      projection: initial projection of the tools' vectors: "identity" or random ("normal").
       compute: dtypes, checkpointing, dropout. The reference trains without dropout.
 
     Raises:

@@ -35,8 +35,8 @@ def token_classifier(
 ) -> Module:
     """Build ``apply(params, ids, mask, key=None) -> logits [B, n]``, float32.
 
-    ``ids`` and ``mask`` are [B, L]. Parameters: ``backbone/..``, and ``head/kernel`` [H, n] if the
-    head is not tied.
+    ``ids`` and ``mask`` are [B, L]. Parameters: ``backbone/..``, and ``head/kernel`` [H, n] unless
+    tied.
 
     Args:
       backbone: a decoder.
@@ -77,8 +77,7 @@ def load_token_classifier(
       rules: sharding rules by path; other parameters are replicated.
 
     Raises:
-      ValueError: if tensors do not fit; a checkpoint for embeddings lacks the head, unless it is
-        tied.
+      ValueError: if tensors do not fit; a checkpoint for embeddings lacks an untied head.
     """
     shapes = token_classifier(backbone, words).shapes()
     tensors = load_safetensors(path)

@@ -16,8 +16,7 @@ DR is unbiased for every m that was not fitted on the round itself, and its vari
 approaches r. Switch-DR and DRos (optimistic shrinkage) rely on m if weights are large: both become
 DR as s and l go to infinity, and the model alone for s = 0 and l = 0. MIPS weights the group of the
 used tool (``g``, k-means groups of Theta): it is unbiased if all tools of a group have the same
-reward for a query. With one group per tool MIPS is IPS, and with a single group it is the mean of
-the log.
+reward for a query. With one group per tool MIPS is IPS, with a single group the mean of the log.
 
 s and l are tuned on the log, as [5] does for s: the value of a grid is chosen that minimises the
 estimated variance plus the square of a bound on the bias. As rewards and m lie in [0, 1], the bias

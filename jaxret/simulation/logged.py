@@ -91,8 +91,7 @@ class LoggedSimulation(Simulation):
         """Simulate and log whole streams.
 
         Raises:
-          ValueError: if a log belongs to another run, or lacks rounds before the checkpoint in
-            ``resume``.
+          ValueError: if a log belongs to another run, or lacks rounds before ``resume``.
         """
         facts = {"learner": self._learner.name, "data": self.task.name}
         facts["run"] = self.fingerprint(settings, orders)

@@ -1,7 +1,6 @@
 """Orders of a stream: exposures, and the hops of questions that need several tools.
 
-An order is an array of positions of queries, made once on the host; it is data to the compiled
-simulation.
+An order is an array of positions of queries, made once on the host; it is data to a program.
 """
 
 from collections.abc import Sequence

@@ -160,8 +160,7 @@ def in_ball(
       radius: R, > 0.
       theta_0: start of the search [I, d].
       counts: number of exposures of each query [N]; None: one each.
-      tolerance: certified distance of the mean loss per round from its minimum at which the search
-        stops, > 0.
+      tolerance: certified excess of the mean loss per round at which the search stops, > 0.
       max_iterations: largest number of gradient steps.
 
     Returns:

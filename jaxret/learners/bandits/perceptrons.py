@@ -60,8 +60,7 @@ def banditron(
       tau: divisor of the step, > 0; it has no other effect here.
       eta: step size, >= 0.
       epsilon: probability of showing a uniformly drawn tool, in [0, 1].
-      projection: constraint on the rows; None: the unit sphere for start 'document', none for
-        'zero'.
+      projection: constraint on the rows; None: the unit sphere, or none with start 'zero'.
       schedule: factor of eta by round; None: constant.
       start: initial rows, 'document' or 'zero'.
     """
@@ -104,8 +103,7 @@ def gaptron(
 
     Departures from the paper: each row of Theta is in a unit ball, and W may begin at the
     documents; the paper begins at 0 and keeps all of W in one ball. If no tool has p >= 1/2, all
-    tools are shown with equal probability: only a small tau makes the model confident enough to
-    serve.
+    tools are shown with equal probability: only a small tau gives confident models.
 
     Args:
       gamma: smallest probability of showing a uniformly drawn tool, in (0, 1].

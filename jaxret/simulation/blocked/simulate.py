@@ -53,8 +53,7 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
     The blocked form exists for rank-one learners without a query map or with one that is constant
     for a multiple of eight rounds, with or without a step size per row; for such learners with
     experience replay, if every round is observed; for mixtures of such learners; and for
-    mini-batches, if every round is observed. The environment must not intervene on the learner
-    itself.
+    mini-batches, if every round is observed. The environment must not intervene on it.
     """
 
     observed = not effects_with(environment, "is_observed")
@@ -99,9 +98,8 @@ def simulate_blocked(
       state: state from ``learner.init`` or an earlier call; ``state.t`` is the first round.
       environment: environment that does not intervene on the learner.
       stream: queries, labels, and the order of these T rounds. Rounds with ``order`` -1 are
-        padding, so that all chunks of a run have one shape; their lines of the trace are
-        undefined. With a query map or experience replay the first -1 ends the stream, as in the
-        scan.
+        padding, so that all chunks of a run have one shape; their lines of the trace are undefined.
+        With a query map or experience replay the first -1 ends the stream.
       key: random key of the whole run.
       block: B, rounds between two reads of Theta; divides ``map_every`` if there is a query map.
         None: the largest that fits, at most 128, or 16 with experience replay. With mini-batches
