@@ -231,10 +231,7 @@ def diluted(
     curves: dict[str, np.ndarray] = {}
     for kind in cfg.negatives:
         chosen = triples(
-            *(task.queries, task.labels, task.theta),
-            negatives=kind,
-            n=cfg.queries,
-            seed=cfg.seed,
+            *(task.queries, task.labels, task.theta), negatives=kind, n=cfg.queries, seed=cfg.seed
         )
         tools = task.labels[chosen.query, 0]
         before = similarity(task.queries, task.theta, chosen)

@@ -17,11 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxret.environments.environment import (
-    Environment,
-    available_at,
-    simulated_reranker,
-)
+from jaxret.environments.environment import Environment, available_at, simulated_reranker
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import rule_of
 from jaxret.rules.estimators import expected_coefficients

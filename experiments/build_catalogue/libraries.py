@@ -67,9 +67,7 @@ class Library(NamedTuple):
 
 # Public in the words of NumPy's own page of modules, less what the paper leaves out: ctypeslib,
 # dtypes (it writes dtype), emath, rec and version; and less typing and exceptions, without tools.
-NUMPY = Library(
-    packages=("", "fft", "lib", "linalg", "polynomial", "random", "strings", "testing"),
-)
+NUMPY = Library(packages=("", "fft", "lib", "linalg", "polynomial", "random", "strings", "testing"))
 # The packages of pandas's reference, less core, compat and util (paper) and errors, which has no
 # tools. Its classes of groups and windows (api.typing) are documented under core. The reference
 # lists for an index what it adds to `Index`, for an offset everything.

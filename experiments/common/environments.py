@@ -10,12 +10,7 @@ from jaxret.runtime.validate import from_registry
 
 AVAILABILITY = {
     f.__name__: f
-    for f in (
-        availability.later,
-        availability.one_by_one,
-        availability.leaving,
-        availability.away,
-    )
+    for f in (availability.later, availability.one_by_one, availability.leaving, availability.away)
 }
 RERANKERS = {"simulated": jr.simulated_reranker}
 _SETTINGS: dict[str, Any] = {"noise_rate": 0.0, "reranker": None, "availability": None}

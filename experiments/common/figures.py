@@ -18,9 +18,7 @@ def learning_figures(run: RunDirectory, curves: Mapping[str, Mapping[str, np.nda
 
 
 def accuracy_figure(
-    run: RunDirectory,
-    curves: Mapping[str, Mapping[str, np.ndarray]],
-    file: str = "accuracy",
+    run: RunDirectory, curves: Mapping[str, Mapping[str, np.ndarray]], file: str = "accuracy"
 ) -> None:
     """Draw success over the rounds, averaged over a twentieth of the stream."""
     rounds = _common_rounds(curves)

@@ -12,15 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.llm import (
-    Prompt,
-    Stage,
-    Wrong,
-    ask_checked,
-    json_object,
-    load_prompt,
-    object_schema,
-)
+from jaxret.llm import Prompt, Stage, Wrong, ask_checked, json_object, load_prompt, object_schema
 
 CRITERIA = ("naturalness", "fluency", "coherence", "overall")
 PROMPT = load_prompt(Path(__file__).with_name("judge.txt"), ("first", "second"))
@@ -37,11 +29,7 @@ class Verdicts(NamedTuple):
 
 
 def compare(
-    stage: Stage,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    attempts: int = 3,
-    prompt: Prompt = PROMPT,
+    stage: Stage, pairs: Sequence[tuple[str, str]], *, attempts: int = 3, prompt: Prompt = PROMPT
 ) -> Verdicts:
     """Ask about every pair in both orders.
 

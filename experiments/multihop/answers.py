@@ -83,10 +83,7 @@ def answer(
 
     def ask():
         said = chat.ask_all(
-            questions,
-            prompts.final_answer,
-            schema=prompts.ANSWER_SCHEMA,
-            title=f"{name}, answers",
+            questions, prompts.final_answer, schema=prompts.ANSWER_SCHEMA, title=f"{name}, answers"
         )
         return {"said": [text or "" for text in said]}
 

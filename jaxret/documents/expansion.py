@@ -39,15 +39,7 @@ from typing import Any, NamedTuple
 from jaxret.data.dataset import Document
 from jaxret.documents.fields import original
 from jaxret.documents.tool_profile import Rules, aim, longest, schema, tidy, violations
-from jaxret.llm import (
-    Malformed,
-    Messages,
-    Problem,
-    Prompt,
-    Stage,
-    load_prompt,
-    without_thoughts,
-)
+from jaxret.llm import Malformed, Messages, Problem, Prompt, Stage, load_prompt, without_thoughts
 from jaxret.runtime.validate import require
 
 FOLDER = Path(__file__).parent / "prompts"

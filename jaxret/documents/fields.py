@@ -77,9 +77,7 @@ class Audit(NamedTuple):
 
 GROUPS = {
     "name": Group(
-        table="name",
-        listed=("name", "name_for_human"),
-        added=("api_name", "tool_name", "new_func"),
+        table="name", listed=("name", "name_for_human"), added=("api_name", "tool_name", "new_func")
     ),
     "description": Group(
         table="description",
@@ -119,11 +117,7 @@ GROUPS = {
         ),
         added=("returns", "results", "output_parameters", "return_schema"),
     ),
-    "method": Group(
-        table="function",
-        listed=("method", "api_call", "url", "path"),
-        added=(),
-    ),
+    "method": Group(table="function", listed=("method", "api_call", "url", "path"), added=()),
     "example_usage": Group(
         table="when-to-use",
         listed=("example_usage", "example_code"),

@@ -30,11 +30,7 @@ class Poison(NamedTuple):
     false_reward: float | Float[Array, ""] | None = None  # None: the inverted reward
 
     def reward_of(
-        self,
-        key: PRNGKey,
-        item: Int[Array, ""],
-        query: Int[Array, ""],
-        reward: Float[Array, ""],
+        self, key: PRNGKey, item: Int[Array, ""], query: Int[Array, ""], reward: Float[Array, ""]
     ) -> Float[Array, ""]:
         """Return the reward after the attack.
 

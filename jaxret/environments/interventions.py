@@ -246,11 +246,7 @@ def restart_from_snapshot(*, saved: int, at: int) -> Restart:
 
 
 def rewritten_documents(
-    before: Float[ArrayLike, "I d"],
-    after: Float[ArrayLike, "I d"],
-    *,
-    at: int,
-    how: How = "carry",
+    before: Float[ArrayLike, "I d"], after: Float[ArrayLike, "I d"], *, at: int, how: How = "carry"
 ) -> Rewriting:
     """Rewrite the documents of tools while the learner serves.
 

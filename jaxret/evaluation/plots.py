@@ -137,10 +137,7 @@ def label_curves(ax: Axes) -> None:
 
 
 def label_points(
-    ax: Axes,
-    points: Float[np.ndarray, "n 2"],
-    names: Sequence[str],
-    colours: Sequence[str],
+    ax: Axes, points: Float[np.ndarray, "n 2"], names: Sequence[str], colours: Sequence[str]
 ) -> None:
     """Write a name to the right of each point, without overlaps.
 

@@ -353,11 +353,7 @@ def shorten(text: str, words: int) -> str:
 
 
 def draw_tools(
-    random: np.random.Generator,
-    used: Int[np.ndarray, " I"],
-    n: int,
-    *,
-    coverage: float = 0.0,
+    random: np.random.Generator, used: Int[np.ndarray, " I"], n: int, *, coverage: float = 0.0
 ) -> Int[np.ndarray, " n"]:
     """Draw tools without replacement; the paper draws T = 10 uniformly (C.3).
 

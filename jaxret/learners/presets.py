@@ -241,12 +241,7 @@ def centred(
 
 @preset
 def low_rank(
-    *,
-    tau: float = 0.02,
-    eta: float = 6e-4,
-    rate: float = 3.0,
-    rank: int = 32,
-    map_every: int = 1,
+    *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, rank: int = 32, map_every: int = 1
 ) -> Learner:
     """Learn as `mapped`, with a map of low rank.
 

@@ -348,10 +348,7 @@ def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:
 
 
 def conditioned(
-    preconditioner: Preconditioner,
-    memory: Any,
-    c: Float[Array, "*n I"],
-    u: Float[Array, "*n d"],
+    preconditioner: Preconditioner, memory: Any, c: Float[Array, "*n I"], u: Float[Array, "*n d"]
 ) -> tuple[Any, Float[Array, "*n I"], Float[Array, "*n d"]]:
     """Precondition the step ``c u^T`` of one round, or of n rounds in sequence.
 

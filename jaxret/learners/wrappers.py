@@ -110,11 +110,7 @@ def innermost(learner: Learner, state: State) -> tuple[Learner, State]:
 
 
 def with_query_map(
-    learner: Learner,
-    query_map: QueryMap | None = None,
-    *,
-    rate: float = 3.0,
-    map_every: int = 1,
+    learner: Learner, query_map: QueryMap | None = None, *, rate: float = 3.0, map_every: int = 1
 ) -> Learner:
     """Add a query map to a rank-one learner.
 

@@ -138,11 +138,7 @@ def fit(
 
 
 def with_first(
-    trained: Reranker,
-    weights: Sequence[float],
-    *,
-    validation: Task,
-    first: FirstStage | Retriever,
+    trained: Reranker, weights: Sequence[float], *, validation: Task, first: FirstStage | Retriever
 ) -> Reranker:
     """Add the first stage's score, with the weight that validates best.
 

@@ -55,11 +55,7 @@ class DecoderBlock(nnx.Module):
         return x + dropout(self.down(risen), self.rate, fold(key, 2))
 
     def attention(
-        self,
-        x: Float[Array, "B*L H"],
-        mask: Bool[Array, "B L"],
-        turns: Turns,
-        key: PRNGKey | None,
+        self, x: Float[Array, "B*L H"], mask: Bool[Array, "B L"], turns: Turns, key: PRNGKey | None
     ) -> Float[Array, "B*L heads*e"]:
         """Compute causal attention, with groups of query heads per head of keys and values.
 

@@ -108,11 +108,7 @@ class TokenClassifier(nnx.Module):
             self.head = linear(backbone.config.hidden, len(words), Compute(), rngs, bias=False)
 
     def __call__(
-        self,
-        ids: Int[Array, "B L"],
-        mask: Bool[Array, "B L"],
-        *,
-        key: PRNGKey | None = None,
+        self, ids: Int[Array, "B L"], mask: Bool[Array, "B L"], *, key: PRNGKey | None = None
     ) -> Float[Array, "B n"]:
         last = last_pool(self.backbone(ids, mask, key=key), mask)
         if not self.tied:

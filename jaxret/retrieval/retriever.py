@@ -191,12 +191,7 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
 
 
 def refine(
-    reranker: Reranker,
-    texts: Texts,
-    ranking: Ranking,
-    *,
-    chunk: int = 64,
-    progress: bool = True,
+    reranker: Reranker, texts: Texts, ranking: Ranking, *, chunk: int = 64, progress: bool = True
 ) -> Ranking:
     """Sort the candidates of every query by the scores of a reranker.
 

@@ -148,11 +148,7 @@ class LoggedSimulation(Simulation):
 
 
 def _scan_slates(
-    learner: Learner,
-    state: State,
-    environment: Environment,
-    stream: Stream,
-    key: PRNGKey,
+    learner: Learner, state: State, environment: Environment, stream: Stream, key: PRNGKey
 ) -> tuple[State, tuple[Trace, Slates]]:
     """Simulate a stream round by round and also record the slates."""
 

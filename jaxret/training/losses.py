@@ -58,10 +58,7 @@ def multi_label_bce(
     return (jnp.where(present, each, 0).sum(axis=1) / count).mean()
 
 
-def softmax_ce(
-    logits: Float[Array, "B I"],
-    labels: Int[Array, "B L"],
-) -> Float[Array, ""]:
+def softmax_ce(logits: Float[Array, "B I"], labels: Int[Array, "B L"]) -> Float[Array, ""]:
     """Compute the cross-entropy of one softmax over all tools, summed over a row's labels.
 
         - sum_{l in labels}  log softmax(z)_l

@@ -216,8 +216,7 @@ def soba(
         new_a = a + n * z2
         step = -n * (z2 * w + g) / new_a  # A^-1 dual - W, exactly 0 after a failure
         extra = SecondOrder(
-            diagonal=state.extra.diagonal.at[pair].set(new_a),
-            margin=state.extra.margin + n * m,
+            diagonal=state.extra.diagonal.at[pair].set(new_a), margin=state.extra.margin + n * m
         )
         return state._replace(theta=state.theta.at[pair].add(tau * step), extra=extra)
 

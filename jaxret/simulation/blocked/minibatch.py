@@ -98,12 +98,7 @@ class BatchKernel(Kernel):
         return fresh._replace(coefficients=whole)
 
     def end(
-        self,
-        state: State,
-        constants: Float[Array, "B I"],
-        carry: Carry,
-        rounds: Rounds,
-        axis: Axis,
+        self, state: State, constants: Float[Array, "B I"], carry: Carry, rounds: Rounds, axis: Axis
     ) -> State:
         """Return the state after a block, whose rows have moved if the batch is complete."""
         del constants, axis

@@ -103,11 +103,7 @@ def _play(
 
 
 def _rounds(
-    state: State,
-    environment: Environment,
-    stream: Stream,
-    key: PRNGKey,
-    order: Int[Array, " B"],
+    state: State, environment: Environment, stream: Stream, key: PRNGKey, order: Int[Array, " B"]
 ) -> Rounds:
     """Gather the inputs of a block's rounds."""
     real, query = order >= 0, jnp.maximum(order, 0)

@@ -25,12 +25,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
-from jaxret.environments.environment import (
-    Environment,
-    effects_with,
-    intervenes,
-    partition_specs,
-)
+from jaxret.environments.environment import Environment, effects_with, intervenes, partition_specs
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
 from jaxret.learners.minibatch import Batches, OpenBatch
