@@ -19,6 +19,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.optimize import isotonic_regression
 
 # The palette of Okabe and Ito without its yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -230,15 +231,7 @@ def _spread(wanted: Float[np.ndarray, "n"], gap: float) -> Float[np.ndarray, "n"
     """Return the heights nearest to ascending ``wanted`` heights with ``gap`` between neighbours.
 
     Solve least squares by isotonic regression: heights minus ``gap`` times their index must be
-    nondecreasing, so neighbours that violate this are pooled at their mean.
+    nondecreasing.
     """
     positions = gap * np.arange(len(wanted))
-    pools: list[tuple[float, int]] = []
-    for mean in wanted - positions:
-        size = 1
-        while pools and pools[-1][0] > mean:
-            below, count = pools.pop()
-            mean = (below * count + mean * size) / (count + size)
-            size += count
-        pools.append((mean, size))
-    return np.repeat([mean for mean, _ in pools], [size for _, size in pools]) + positions
+    return isotonic_regression(wanted - positions).x + positions
