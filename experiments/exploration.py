@@ -208,9 +208,7 @@ def one_cell(
 def success_of_drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
     """Compute the probability of success if tools are drawn from p without learning."""
     p = jax.nn.softmax(queries @ theta.T / tau, axis=1)
-    right = jnp.take_along_axis(
-        p, labels, axis=1
-    )  # a label -1 selects the last item, which is ignored
+    right = jnp.take_along_axis(p, labels, axis=1)  # -1 selects the last item, which is ignored
     return jnp.where(labels >= 0, right, 0.0).sum(axis=1).mean()
 
 

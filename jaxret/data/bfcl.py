@@ -14,18 +14,11 @@ from typing import Any
 from jaxret.data.dataset import Dataset, Query, build
 from jaxret.runtime.files import existing, json_lines
 
-CATEGORIES = (
-    "simple_python",
-    "simple_java",
-    "simple_javascript",
-    "multiple",
-    "parallel",
-    "parallel_multiple",
-    "live_simple",
-    "live_multiple",
-    "live_parallel",
-    "live_parallel_multiple",
-)  # single-turn categories with a right function
+CATEGORIES = (  # single-turn categories with a right function
+    *("simple_python", "simple_java", "simple_javascript"),
+    *("multiple", "parallel", "parallel_multiple"),
+    *("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple"),
+)
 
 
 def load(path: str | Path) -> Dataset:

@@ -77,11 +77,7 @@ class Draft(NamedTuple):
 
     def example(self) -> str:
         """Return one line of JSON in the form of an answer."""
-        fields = {
-            "functions": list(self.functions),
-            "explanation": self.explanation,
-            "instruction": self.instruction,
-        }
+        fields = {x: getattr(self, x) for x in ("functions", "explanation", "instruction")}
         return json.dumps(fields, ensure_ascii=False)
 
 

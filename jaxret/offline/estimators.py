@@ -42,10 +42,6 @@ Terms = Float[np.ndarray, " T"]
 def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
     """Compute the terms of IPS, or of MIPS.
 
-    Args:
-      weight: w, ``pi / p`` of the tool that was used in each round, or w_g of its group [T], >= 0.
-      reward: y of the tool that was used [T], in [0, 1].
-
     Returns:
       terms [T].
     """
@@ -54,10 +50,6 @@ def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
 
 def self_normalised(weight: Terms, reward: Terms) -> Terms:
     """Compute the terms of SNIPS, which are 0 if all weights are 0.
-
-    Args:
-      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
-      reward: y of the tool that was used [T], in [0, 1].
 
     Returns:
       terms [T].
@@ -106,10 +98,6 @@ def switched(weight: Terms, most: float) -> Terms:
 
 def shrunk(weight: Terms, scale: float) -> Terms:
     """Shrink weights optimistically: DR with these weights is DRos.
-
-    Args:
-      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
-      scale: l > 0, of the size of a squared weight: a smaller one shrinks large weights more.
 
     Returns:
       weights [T].

@@ -104,7 +104,6 @@ def hindsight(
     theta_0: Float[Array, "I d"],
     counts: Float[Array, " N"] | None = None,
     tolerance: float = 1e-4,
-    max_iterations: int = 1000,
 ) -> Comparator:
     """Minimise the loss of the whole stream without constraints.
 
@@ -116,7 +115,6 @@ def hindsight(
       counts: number of exposures of each query [N]; None: one each.
       tolerance: the search stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``. Without
         ``tolerance`` the right side times sqrt(2) bounds every gradient.
-      max_iterations: largest number of L-BFGS iterations.
 
     Returns:
       The minimiser, without certificates.
@@ -127,7 +125,7 @@ def hindsight(
     def objective(theta):
         return jnp.sum(counts * losses(theta, queries, labels, tau=tau))
 
-    theta, value, norm, iterations = _minimise(objective, theta_0, stop, max_iterations)
+    theta, value, norm, iterations = _minimise(objective, theta_0, stop, 1000)
     return Comparator(
         theta=theta,
         loss=value,
@@ -149,7 +147,6 @@ def in_ball(
     theta_0: Float[Array, "I d"],
     counts: Float[Array, " N"] | None = None,
     tolerance: float = 1e-4,
-    max_iterations: int = 5000,
 ) -> Comparator:
     """Minimise the loss of the whole stream over rows of length at most ``radius``.
 
@@ -161,7 +158,6 @@ def in_ball(
       theta_0: start of the search [I, d].
       counts: number of exposures of each query [N]; None: one each.
       tolerance: certified excess of the mean loss per round at which the search stops, > 0.
-      max_iterations: largest number of gradient steps.
 
     Returns:
       The minimiser; ``gap`` is the certificate, and ``distance`` is infinite, since the minimiser
@@ -186,7 +182,7 @@ def in_ball(
 
     def unfinished(carry):
         *_, gap, iterations = carry
-        return (gap > tolerance * rounds) & (iterations < max_iterations)
+        return (gap > tolerance * rounds) & (iterations < 5000)
 
     def step(carry):
         theta, ahead, momentum, value, _, _, iterations = carry
