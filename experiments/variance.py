@@ -203,8 +203,8 @@ def moments_figure(
         colours.append(line.get_color())
         ends.append(rows[-1])
         for mark, (x, y) in zip(MARKS, rows, strict=False):
-            size = 10 - i  # so that no marker hides another
-            ax.plot(x, y, mark, color=colours[-1], markersize=size)
+            wide = 10 - i  # so that no marker hides another
+            ax.plot(x, y, mark, color=colours[-1], markersize=wide)
     ax.set_yscale("log")
     ax.margins(0.05)
     marks = [Line2D([], [], linestyle="", marker=m, color=plots.GREY) for m in MARKS[: len(rates)]]
