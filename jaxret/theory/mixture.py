@@ -38,7 +38,7 @@ from jaxret.learners.learner import Learner
 from jaxret.learners.mixture import Blend, blend_of
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
-from jaxret.theory.assumptions import Assumption, at_most
+from jaxret.theory.assumptions import at_most
 from jaxret.theory.rerun import require_constant
 from jaxret.theory.theorems import Measured, from_terms
 from jaxret.types import Choice, Feedback
@@ -84,7 +84,8 @@ def sure_errors(run: Run) -> Measured:
     rewards = np.asarray(run.trace.reward)
     between = float(np.minimum(rewards, 1 - rewards).max(initial=0.0))
     terms = {"loss of the mixture / ln 2": _losses(run)[:, 0] / np.log(2)}
-    bound = from_terms("sure errors of the mixture", terms, _bits(between))
+    bits = at_most("rewards are bits: largest distance from 0 and 1", between, 0.0)
+    bound = from_terms("sure errors of the mixture", terms, bits)
     return Measured(bound, Estimate.of(wrong))
 
 
@@ -162,10 +163,6 @@ def _least_of_others(values: Float[np.ndarray, "k G"]) -> Float[np.ndarray, "k G
 def _losses(run: Run) -> Float[np.ndarray, "S 1+G"]:
     extra = run.states.extra
     return np.asarray(extra.losses, np.float64) - np.asarray(extra.rounding, np.float64)
-
-
-def _bits(between: float) -> Assumption:
-    return at_most("rewards are bits: largest distance from 0 and 1", between, 0.0)
 
 
 def _mixing(learner: Learner) -> Blend:
