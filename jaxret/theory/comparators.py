@@ -147,6 +147,7 @@ def in_ball(
     theta_0: Float[Array, "I d"],
     counts: Float[Array, " N"] | None = None,
     tolerance: float = 1e-4,
+    max_iterations: int = 5000,
 ) -> Comparator:
     """Minimise the loss of the whole stream over rows of length at most ``radius``.
 
@@ -157,7 +158,9 @@ def in_ball(
       radius: R, > 0.
       theta_0: start of the search [I, d].
       counts: number of exposures of each query [N]; None: one each.
-      tolerance: certified excess of the mean loss per round at which the search stops, > 0.
+      tolerance: certified distance of the mean loss per round from its minimum at which the search
+        stops, > 0.
+      max_iterations: largest number of gradient steps.
 
     Returns:
       The minimiser; ``gap`` is the certificate, and ``distance`` is infinite, since the minimiser
@@ -182,7 +185,7 @@ def in_ball(
 
     def unfinished(carry):
         *_, gap, iterations = carry
-        return (gap > tolerance * rounds) & (iterations < 5000)
+        return (gap > tolerance * rounds) & (iterations < max_iterations)
 
     def step(carry):
         theta, ahead, momentum, value, _, _, iterations = carry
