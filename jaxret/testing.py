@@ -85,7 +85,8 @@ def check_learner(
         scan = jax.jit(partial(run, case, scan_rounds))  # traced once for both programs
         straight, seeds = quick_jit(scan), quick_jit(jax.vmap(scan, (None, None, 0)))
         order, half = case.stream.order, rounds // 2
-        early, late = np.full((2, rounds), -1, np.int32)  # -1 ends a stream: one program for all
+        # -1 ends a stream, so one program serves all lengths
+        early, late = np.full((2, rounds), -1, np.int32)
         early[:half], late[: rounds - half] = order[:half], order[half:]
         whole = straight(case.state, order, 0)
         first = straight(case.state, early, 0)

@@ -12,7 +12,13 @@ from jaxret.theory.comparators import proximal_losses
 def comparator_losses(
     cfg: DictConfig, task: Task, counts: ArrayLike | None = None
 ) -> Float[np.ndarray, " N"]:
-    """Compute the loss of each query under the proximal comparator that a config names."""
+    """Compute the loss of each query under the proximal comparator that a config names.
+
+    Args:
+      cfg: config with ``exposures`` and the block ``comparator``: its tau, and eta over tau.
+      task: task with N queries.
+      counts: number of times that each query is streamed [N]; None: ``exposures`` of each.
+    """
     _, found = proximal_losses(
         *(task.theta, task.queries, task.labels),
         tau=cfg.comparator.tau,

@@ -25,7 +25,12 @@ Rows = Int[np.ndarray, " M"]  # positions of queries
 
 
 class Bench:
-    """The data, parts and recipes of a config, and rankings that are kept in its run."""
+    """The data, parts and recipes of a config, and rankings that are kept in its run.
+
+    Args:
+      cfg: with ``dataset``, ``encoder``, ``document``, ``split`` and ``recipes``.
+      run: keeps the rankings.
+    """
 
     def __init__(self, cfg: DictConfig, run: RunDirectory):
         self.cfg, self.run = cfg, run

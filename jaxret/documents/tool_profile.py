@@ -12,7 +12,8 @@ the names above, and so does `jaxret.data.templates`.
 
 An expanded document is the original with the profile, but without ``example_usage``, as in the
 paper, which found retrieval to be better without it; this was not tested here. (The sentence of the
-paper on this says ``when_to_use``, but in its data and ablation ``example_usage`` was dropped.)
+paper on this says ``when_to_use``, but its data and its ablation show that ``example_usage`` was
+dropped.)
 """
 
 import json
