@@ -88,9 +88,6 @@ def named(cfg: DictConfig) -> dict[str, dict[str, Any]]:
     """List the recipes to train by name, each with one setting changed from the first.
 
     The first is left out if the budget is the recipe's own.
-
-    Raises:
-      ValueError: if the recipe lacks a setting.
     """
     recipe = plain(cfg.recipes)[BASE]
     base = {**recipe, **plain(cfg.budget)}

@@ -176,12 +176,7 @@ def missed(
 def by_tool(
     tools: Int[np.ndarray, " M"], miss: Bool[np.ndarray, " M"]
 ) -> tuple[Float[np.ndarray, " J"], float]:
-    """Compute each tool's miss rate, worst first, and the smallest share with half the misses.
-
-    Args:
-      tools: labels of all queries, concatenated.
-      miss: mask of the missed labels.
-    """
+    """Compute each tool's miss rate, worst first, and the smallest share with half the misses."""
     needs = np.bincount(tools)
     misses = np.bincount(tools, weights=miss)[needs > 0]
     most = np.cumsum(np.sort(misses)[::-1])

@@ -34,11 +34,7 @@ class Collected(NamedTuple):
 
 
 def collect(folder: Path) -> list[Collected]:
-    """Read the runs in a folder, in the order of their settings.
-
-    Raises:
-      FileNotFoundError: if there is no run.
-    """
+    """Read the runs in a folder, in the order of their settings."""
     folders = sorted(path.parent for path in folder.rglob("settings.json"))
     if not folders:
         raise FileNotFoundError(f"no runs in {folder}: a run has a settings.json")

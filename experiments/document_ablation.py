@@ -144,11 +144,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def present(documents: Sequence[Document], fields: Sequence[str] = FIELDS) -> tuple[str, ...]:
-    """Return the fields that the profile of some document has and that are not empty there.
-
-    Raises:
-      ValueError: a field is unknown, or no profile has any of the fields.
-    """
+    """Return the fields that the profile of some document has and that are not empty there."""
     if unknown := [field for field in fields if field not in FIELDS]:
         raise ValueError(f"fields: unknown {unknown}; known: {', '.join(FIELDS)}")
     profiles = [profile(document) for document in documents]
@@ -235,10 +231,7 @@ def diluted(
     curves: dict[str, np.ndarray] = {}
     for kind in cfg.negatives:
         chosen = triples(
-            *(task.queries, task.labels, task.theta),
-            negatives=kind,
-            n=cfg.queries,
-            seed=cfg.seed,
+            *(task.queries, task.labels, task.theta), negatives=kind, n=cfg.queries, seed=cfg.seed
         )
         tools = task.labels[chosen.query, 0]
         before = similarity(task.queries, task.theta, chosen)
@@ -304,19 +297,7 @@ def triples(
     n: int | None = None,
     seed: int = 0,
 ) -> Triples:
-    """Draw queries, the same for both kinds of negatives, and a right and a wrong tool for each.
-
-    Args:
-      queries: unit vectors.
-      labels: right tools, -1 pads.
-      theta: the original documents' unit vectors; ``hard`` negatives are the best under them.
-      negatives: one of `KINDS`.
-      n: how many queries; None takes all, in order.
-      seed: seed of queries and tools.
-
-    Raises:
-      ValueError: n is out of range, the kind unknown, or a query needs every tool.
-    """
+    """Draw queries, the same for both kinds of negatives, and a right and a wrong tool for each."""
     total, items = len(labels), len(theta)
     require("n", n, f"None or in 1 .. {total}", lambda n: n is None or 1 <= n <= total)
     require("negatives", negatives, f"one of {', '.join(KINDS)}", lambda kind: kind in KINDS)

@@ -251,10 +251,6 @@ def averages(
 ) -> dict[str, float]:
     """Compute the means that the module's docstring lists.
 
-    Args:
-      of_tasks: task -> metric -> one value per query.
-      categories: category of each task.
-
     Returns:
       Means by ``which/metric``; without ``average`` if a category has no task.
     """
@@ -415,12 +411,7 @@ NEED_PATH = ("run", "cross_encoder")
 
 
 def check_models(models: Mapping[str, Mapping[str, Any]], methods: list[str]) -> None:
-    """Check the models, before anything is read.
-
-    Raises:
-      ValueError: if a model or setting is unknown or invalid.
-      FileNotFoundError: if the file of a prompt does not exist.
-    """
+    """Check the models, before anything is read."""
     if not methods:
         raise ValueError(f"methods is empty; known: {', '.join(models)}")
     for name in methods:

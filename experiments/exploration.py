@@ -208,9 +208,7 @@ def one_cell(
 def success_of_drawn(theta, queries, labels, tau) -> Float[jax.Array, ""]:
     """Compute the probability of success if tools are drawn from p without learning."""
     p = jax.nn.softmax(queries @ theta.T / tau, axis=1)
-    right = jnp.take_along_axis(
-        p, labels, axis=1
-    )  # a label -1 selects the last item, which is ignored
+    right = jnp.take_along_axis(p, labels, axis=1)  # -1 selects the last item, which is ignored
     return jnp.where(labels >= 0, right, 0.0).sum(axis=1).mean()
 
 
@@ -265,19 +263,7 @@ def heatmaps(
     outlined: Mapping[str, tuple[int, int]],
     lower_is_better: bool = False,
 ) -> Figure:
-    """Draw grids of numbers, two in a line, in one scale of colours whose bright end is good.
-
-    Args:
-      panels: title -> numbers [n, m], which are written into the cells.
-      rows: name and n values of the vertical axis, the first at the top.
-      columns: name and m values of the horizontal axis.
-      label: name of the numbers.
-      outlined: title -> row and column of the framed cell.
-      lower_is_better: reverses the colours.
-
-    Returns:
-      the figure.
-    """
+    """Draw grids of numbers, two in a line, in one scale of colours whose bright end is good."""
     lines, across = -(-len(panels) // 2), min(len(panels), 2)
     height = 0.9 + lines * (0.55 + 0.3 * len(rows[1]))
     everything = np.concatenate([np.ravel(values) for values in panels.values()])

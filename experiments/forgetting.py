@@ -195,16 +195,6 @@ def follow(
 ) -> tuple[Float[np.ndarray, "S E m n"], jr.Run]:
     """Simulate a stream chunk by chunk, and rank queries before it and after each chunk.
 
-    Args:
-      learner: learner with the setting of each seed.
-      task: task whose queries are streamed and ranked.
-      order: order of the stream.
-      part: mask of the n queries to rank.
-      metrics: the m metrics of each query.
-      seeds: S seeds.
-      chunk: rounds between two rankings.
-      pause: called before each chunk with the rounds so far; raises to stop the run.
-
     Returns:
       The metrics of every query at E points, and the run of the last chunk.
     """
@@ -234,13 +224,7 @@ def by_arrival(
     order: Int[np.ndarray, "S T"],
     streamed: Bool[np.ndarray, " N"],
 ) -> Float[np.ndarray, "S E m n"]:
-    """Sort the queries of each seed by their first arrival in the stream.
-
-    Args:
-      values: values of the n streamed queries, in order of their positions.
-      order: order of the stream; each exposure has every streamed query once.
-      streamed: mask of the streamed queries.
-    """
+    """Sort the queries of each seed by their first arrival in the stream."""
     some = np.flatnonzero(streamed)
     arrival = np.searchsorted(some, order[:, : len(some)])
     return np.take_along_axis(values, arrival[:, None, None, :], axis=-1)

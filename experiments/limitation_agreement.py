@@ -20,11 +20,7 @@ BY_EYE = Path(__file__).with_name("limitations_by_eye.jsonl")
 
 
 def kept(tools: Path, by_eye: Path = BY_EYE) -> dict[tuple[bool, bool], tuple[int, int]]:
-    """Count the kept limitations of a run: (tried, stated) -> (kept, all).
-
-    Raises:
-      ValueError: if the run lacks the tool of a verdict.
-    """
+    """Count the kept limitations of a run: (tried, stated) -> (kept, all)."""
     rows = json_lines(tools, holds="one tool a line", fields=("id", "tool_profile"))
     profiles = {row["id"]: row["tool_profile"] for row in rows}
     left, all_ = Counter(), Counter()

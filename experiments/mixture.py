@@ -63,10 +63,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     for g, (name, expert) in enumerate(bar := Progress(experts.items(), unit="expert")):
         bar.set_postfix_str(name)
         alone = jr.simulate(expert, task, exposures=cfg.exposures, seeds=seeds)
-        results |= {
-            f"{name}/alone": alone.accuracy.values,
-            f"{name}/weight": weights[:, g],
-        }
+        results |= {f"{name}/alone": alone.accuracy.values, f"{name}/weight": weights[:, g]}
     figure(run, blend, np.stack([history.weights for history in histories]))
     return results | cost(task, learner, experts, cfg.repeats)
 

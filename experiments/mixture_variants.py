@@ -89,12 +89,7 @@ def simulated(make: Callable[[], Learner], task: Task, seeds: range) -> dict[str
 
 
 def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
-    """Return functions that make the variants, by name; the first is the unchanged mixture.
-
-    Args:
-      task: its documents are clustered.
-      clusters: their number.
-    """
+    """Return functions that make the variants, by name; the first is the unchanged mixture."""
     still, centred, mapped, replayed = jr.default_experts()
     made: dict[str, Callable[[], Learner]] = {"as it is": jr.mixture}
     settings = {
@@ -187,11 +182,7 @@ def thompson() -> Learner:
 
 
 def clustered(groups: np.ndarray) -> Learner:
-    """Make a mixture with weights per cluster; a query belongs to the cluster of its best tool.
-
-    Args:
-      groups: the cluster of each tool [I].
-    """
+    """Make a mixture with weights per cluster; a query belongs to the cluster of its best tool."""
     learner, whose = jr.mixture(), jnp.asarray(groups)
 
     def init(theta, available=None):

@@ -158,11 +158,6 @@ def rows(cfg: DictConfig, task: Task, parts: Parts) -> Iterator[tuple[str, Row]]
 
     All batches have the first schedule and a reward; the other schedules, and the run without
     successes, have the default batch alone.
-
-    Args:
-      cfg: config of the experiment.
-      task: task whose queries are streamed.
-      parts: parts of the queries, whose training part is streamed.
     """
     first, shortest = cfg.schedules[0], int(parts.training.sum(axis=1).min())
 
@@ -191,15 +186,7 @@ def rows(cfg: DictConfig, task: Task, parts: Parts) -> Iterator[tuple[str, Row]]
 
 
 def widened(task: Task, copies: int) -> Task:
-    """Repeat every vector side by side, so that all inner products stay the same.
-
-    Args:
-      task: task with vectors of width d.
-      copies: number of copies, c.
-
-    Returns:
-      The task with vectors of width c d.
-    """
+    """Repeat every vector side by side, so that all inner products stay the same."""
     theta, queries = (
         np.tile(x / np.sqrt(copies), copies).astype(np.float32) for x in (task.theta, task.queries)
     )
@@ -208,10 +195,6 @@ def widened(task: Task, copies: int) -> Task:
 
 def moves(run: jr.Run, k: int) -> dict[str, Float[np.ndarray, " S"]]:
     """Compute how far the scores of all queries moved, and how many lists of k they reordered.
-
-    Args:
-      run: run of S seeds.
-      k: length of a list.
 
     Returns:
       ``largest`` and ``reordered`` [S].

@@ -96,11 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def learners_of(file: Path) -> list[jr.Learner]:
-    """Read the learners that ``learner()`` of a file returns, and check each.
-
-    Raises:
-      Refused: if there is no such file or function, or a learner fails `check_learner`.
-    """
+    """Read the learners that ``learner()`` of a file returns, and check each."""
     if not file.is_file():
         raise Refused(f"{file} does not exist")
     spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -134,11 +130,7 @@ def first_line(error: Exception) -> str:
 
 
 def opponents(names: Sequence[str], own: Sequence[jr.Learner]) -> list[jr.Learner]:
-    """Return the presets of these names, which must differ from each other and from ``own``.
-
-    Raises:
-      Refused: if a preset is unknown, or two learners have the same name.
-    """
+    """Return the presets of these names, which must differ from each other and from ``own``."""
     known = jr.learners()
     if unknown := [name for name in names if name not in known]:
         raise Refused(f"no preset {unknown[0]!r}; there are {', '.join(known)}")
@@ -152,11 +144,7 @@ def opponents(names: Sequence[str], own: Sequence[jr.Learner]) -> list[jr.Learne
 
 
 def load(named: str, encoder: str) -> jr.Task:
-    """Load a data set from ``name`` or ``name=path``.
-
-    Raises:
-      Refused: if the data set cannot be loaded.
-    """
+    """Load a data set from ``name`` or ``name=path``."""
     name, _, path = named.partition("=")
     try:
         if name in data.SOURCES or not path:

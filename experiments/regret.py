@@ -195,16 +195,7 @@ def measure(
     curve: Curve,
     comparator: Callable[[float, Int[np.ndarray, " N"]], Comparator],
 ) -> Measured:
-    """Stream each horizon, and compare its regret with the bounds.
-
-    Args:
-      cfg: settings of the experiment.
-      part: settings of the figure: ``horizons`` and ``chunk``.
-      task: its queries are streamed; every horizon is a prefix of the longest.
-      run: keeps the traces.
-      curve: a learner.
-      comparator: function of eta and the number of exposures of each query to the comparator.
-    """
+    """Stream each horizon, and compare its regret with the bounds."""
     order, seeds = (
         _sequence(task, max(part.horizons), cfg.seed),
         range(cfg.seed, cfg.seed + cfg.seeds),

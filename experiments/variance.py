@@ -156,13 +156,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def learner_of(name: str, spec: dict[str, Any], cfg: DictConfig) -> Callable[..., Learner]:
-    """Return a function of tau, eta and the noise rate that makes a learner.
-
-    Args:
-      name: name of the learner.
-      spec: its ``policy`` and ``estimator``; an estimator with a ``noise_rate`` is given the rate.
-      cfg: with ``projection`` and ``schedule``.
-    """
+    """Return a function of tau, eta and the noise rate that makes a learner."""
     if set(spec) != {"policy", "estimator"}:
         raise ValueError(f"learner {name!r} needs policy and estimator, got {sorted(spec)}")
     shared = {key: plain(cfg)[key] for key in ("projection", "schedule")}
@@ -209,9 +203,8 @@ def moments_figure(
         colours.append(line.get_color())
         ends.append(rows[-1])
         for mark, (x, y) in zip(MARKS, rows, strict=False):
-            ax.plot(
-                x, y, mark, color=colours[-1], markersize=10 - i
-            )  # so that no marker hides another
+            wide = 10 - i  # so that no marker hides another
+            ax.plot(x, y, mark, color=colours[-1], markersize=wide)
     ax.set_yscale("log")
     ax.margins(0.05)
     marks = [Line2D([], [], linestyle="", marker=m, color=plots.GREY) for m in MARKS[: len(rates)]]
@@ -257,9 +250,6 @@ def study(
     """Measure a learner at every rate: moments at the first and last rows, and results.
 
     The noise rate is data, like tau and eta: all rates share one compiled program.
-
-    Returns:
-      rate -> name -> numbers.
     """
     task, streamed = catalogue.task, ~catalogue.validation
     metrics = [metric.format(k=cfg.k) for metric in METRICS]
@@ -330,17 +320,7 @@ def of_round(
     *,
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
-    """Compute the moments of one round with one right item, over the policy's probabilities.
-
-    Args:
-      rule: rule with the policy and the estimator.
-      logits: ``theta . q / tau``, minus infinity where an item is absent.
-      label: right item, which is available.
-      noise_rate: rho.
-
-    Raises:
-      ValueError: if the policy has no probabilities.
-    """
+    """Compute the moments of one round with one right item, over the policy's probabilities."""
     probabilities = rule.policy.probabilities
     if probabilities is None:
         raise ValueError(

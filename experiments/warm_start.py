@@ -261,13 +261,6 @@ def learn_from_start(
 
     The own setting gives success and rankings, the shared one regret, which depends on tau and eta
     as well as on Theta_1.
-
-    Args:
-      starts: task, parts and settings.
-      grid: the learner.
-      start: name of the start.
-      theta_1: rows of the start.
-      shared: the setting of the base; None for the base.
     """
     run, parts, stream = starts.run, starts.parts, starts.stream
     task, step = replace(starts.task, theta=theta_1), f"{grid.name}-{start}".replace("/", "-")

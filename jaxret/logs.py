@@ -10,8 +10,7 @@ records a slate, the answer to an earlier slate, or both:
 
 ``query`` is a query id of the task, or a vector. Each line ends with a checksum (CRC-32) that
 continues the checksum of the line above, so changed, missing and inserted lines are detected. An
-incomplete last line, as a crash leaves it, is dropped with a warning; any other bad line is an
-error.
+incomplete last line, as a crash leaves it, is dropped with a warning; other bad lines are errors.
 
 Letters: I items, d width, T rounds, k items shown, n some of the rounds.
 """

@@ -217,11 +217,7 @@ class Task:
         return tuple(self.select(rows) for rows in split_by_group(self.groups, shares, seed))
 
     def parts(
-        self,
-        *,
-        validation: float = 0.1,
-        heldout: float = 0.2,
-        seeds: int | Sequence[int] = 1,
+        self, *, validation: float = 0.1, heldout: float = 0.2, seeds: int | Sequence[int] = 1
     ) -> Parts:
         """Split the queries at random, by question and differently for each seed.
 

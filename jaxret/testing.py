@@ -17,11 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxret.environments.environment import (
-    Environment,
-    available_at,
-    simulated_reranker,
-)
+from jaxret.environments.environment import Environment, available_at, simulated_reranker
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import rule_of
 from jaxret.rules.estimators import expected_coefficients
@@ -89,9 +85,8 @@ def check_learner(
         scan = jax.jit(partial(run, case, scan_rounds))  # traced once for both programs
         straight, seeds = quick_jit(scan), quick_jit(jax.vmap(scan, (None, None, 0)))
         order, half = case.stream.order, rounds // 2
-        early, late = np.full(
-            (2, rounds), -1, np.int32
-        )  # -1 ends a stream, so one program serves all lengths
+        # -1 ends a stream, so one program serves all lengths
+        early, late = np.full((2, rounds), -1, np.int32)
         early[:half], late[: rounds - half] = order[:half], order[half:]
         whole = straight(case.state, order, 0)
         first = straight(case.state, early, 0)
@@ -201,12 +196,8 @@ def _state_keeps_its_types(case, update):
     try:
         after = _one_update(case, partial(jax.eval_shape, update), 1.0, case.stream.labels[0])
     except TypeError as error:
-        hint = (
-            "an estimator that reads obs.target must say bandit=False"
-            if "None" in str(error)
-            else ""
-        )
-        _fail(case, f"update cannot be called: {error} {hint}".strip())
+        hint = " an estimator that reads obs.target must say bandit=False"
+        _fail(case, f"update cannot be called: {error}{hint if 'None' in str(error) else ''}")
     describe = partial(jax.tree.map, lambda x: f"{x.dtype}{list(x.shape)}")
     before, after = describe(case.state), describe(after)
     if before != after:

@@ -49,16 +49,11 @@ class Stream(NamedTuple):
     """The queries of a run, in the order in which they arrive.
 
     Repeated queries and several seeds need no copies: seeds differ only in ``order``.
-
-    Attributes:
-      queries: embeddings of the different queries [N, d].
-      labels: positions of the right items of each query [N, L], padded with -1.
-      order: position of the query of each round [T].
     """
 
-    queries: Float[Array, "N d"]
-    labels: Int[Array, "N L"]
-    order: Int[Array, " T"]
+    queries: Float[Array, "N d"]  # embeddings of the different queries [N, d]
+    labels: Int[Array, "N L"]  # positions of the right items of each query [N, L], padded with -1
+    order: Int[Array, " T"]  # position of the query of each round [T]
 
 
 class Slate(NamedTuple):
@@ -78,8 +73,7 @@ class Choice(NamedTuple):
 
     Attributes:
       item: position of the item in the catalogue [].
-      propensity: probability pi with which the item was shown [], which may differ from the model's
-        p.
+      propensity: probability pi of showing the item [], which may differ from the model's p.
     """
 
     item: Int[Array, ""]
@@ -95,8 +89,7 @@ class Feedback(NamedTuple):
       reward: reward y in [0, 1], a bit or a degree of success [], after any label noise.
       observed: whether the feedback arrived []. Missing feedback is not a failure: if False, only
         the learner's ``t`` changes.
-      labels: positions of the right items [L], padded with -1; None unless the learner is an
-        oracle.
+      labels: positions of the right items [L], padded with -1; only for oracles.
     """
 
     reward: Float[Array, ""]

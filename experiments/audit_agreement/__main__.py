@@ -94,11 +94,7 @@ def path(cfg: DictConfig) -> Path:
 
 
 def documents_of(folder: Path, rows: list[dict]) -> list[Document]:
-    """Read the document of each verdict.
-
-    Raises:
-      ValueError: if a data set lacks an id.
-    """
+    """Read the document of each verdict."""
     names = dict.fromkeys(row["dataset"] for row in rows)
     sets = {name: data.load("jsonl", folder / name) for name in names}
     known = {

@@ -42,11 +42,7 @@ EACH = 160  # number of documents, and of queries
 
 
 def measure(repeats: int = 5) -> dict[str, np.ndarray]:
-    """Time all forms; needs torch.
-
-    Raises:
-      AssertionError: if the vectors of two forms differ by 1e-5.
-    """
+    """Time all forms; needs torch."""
     machine.pin_torch()
     encoder = load_encoder("minilm")
     tokens = [text.ids for text in encoder.tokenizer.encode_batch(_texts())]

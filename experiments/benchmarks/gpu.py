@@ -210,11 +210,7 @@ def training(settings: Settings, record: Record) -> None:
 
 
 def draw(path: Path) -> None:
-    """Draw the time per round of every form and size, and the least time as a line.
-
-    Args:
-      path: path of gpu.json, whole or not; the figure lies beside it.
-    """
+    """Draw the time per round of every form and size, and the least time as a line."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -247,14 +243,7 @@ def draw(path: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> Path:
-    """Run the command.
-
-    Args:
-      arguments: arguments of the command line; None takes those of the process.
-
-    Returns:
-      the path of the JSON file.
-    """
+    """Run the command."""
     parts = {part.__name__: part for part in (limits, simulation, grid, encoders, training)}
     parser = argparse.ArgumentParser(description="How fast is jaxret on a GPU, against PyTorch?")
     parser.add_argument("--out", type=Path, required=True, help="folder of gpu.json and gpu.png")

@@ -81,16 +81,7 @@ def algorithm_1(eta: Any = ETA) -> Learner:
 def simulated(
     simulate: Simulate, learner: Learner, problem: Problem
 ) -> Callable[[], tuple[State, Trace]]:
-    """Compile a simulation of a problem.
-
-    Args:
-      simulate: `simulate_blocked`, or a function of the same arguments.
-      learner: a rank-one learner.
-      problem: its catalogue and stream are arguments of the program, not constants.
-
-    Returns:
-      a function that runs it and waits for the final state and the trace.
-    """
+    """Compile a simulation of a problem."""
 
     @jax.jit
     def run(state, stream):
@@ -172,13 +163,7 @@ def torch_forms(problem: Problem) -> dict[str, Callable[[], Form]]:
 
 
 def torch_round(rows, query, labels) -> None:
-    """Play one round of Algorithm 1 in PyTorch; nothing is copied back to the host.
-
-    Args:
-      rows: Theta [I, d], changed in place.
-      query: [d].
-      labels: the right tools [L], padded with -1.
-    """
+    """Play one round of Algorithm 1 in PyTorch; nothing is copied back to the host."""
     import torch
 
     p = torch.softmax(torch.mv(rows, query) / TAU, dim=0)

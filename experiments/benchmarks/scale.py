@@ -84,15 +84,14 @@ class Exchange(NamedTuple):
 @experiment("benchmark_scale")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Compile all sizes, time the parts of the model, and compare the model with the check."""
-    learner = _learner(cfg)
+    learner = factories()[cfg.preset](**plain(cfg.parts))
     sizes = [(items, n) for items in cfg.tools for n in cfg.devices]
     compiled = {}
     for items, n in Progress(sizes, unit="program"):
         run.pause(len(compiled))
         compiled[items, n] = _compiled(learner, items, cfg.width, cfg.rounds, n)
-    memory = _line(
-        [(i / n, bytes_) for (i, n), (_, bytes_) in compiled.items() if _fitted(cfg, i, n)]
-    )
+    fewest = {n: bytes_ for (i, n), (_, bytes_) in compiled.items() if i == min(cfg.tools)}
+    memory = _line([(min(cfg.tools) / n, x) for n, x in fewest.items() if n <= cfg.measured])
     work = _line([(r, _core_time(cfg, learner, r, 1)) for r in cfg.rows])
     results: dict[str, float] = {}
     for (items, n), (sent, bytes_) in compiled.items():
@@ -142,10 +141,6 @@ def show(cfg: DictConfig, results: Found) -> None:
     names = ("core_microseconds", "core_microseconds_of_a_collective", "time_over_model")
     results_table(results, checks, names, f"{cfg.check.tools} tools, not fitted")
     results_table(results, ["work"], ["microseconds", "nanoseconds_a_row"], "a round, on one core")
-
-
-def _learner(cfg: DictConfig) -> Learner:
-    return factories()[cfg.preset](**plain(cfg.parts))
 
 
 def _compiled(learner: Learner, items: int, width: int, rounds: int, devices: int):
@@ -236,23 +231,10 @@ def _line(points: list[tuple[float, float]]) -> Callable[[float], float]:
     return lambda at: float(first + slope * at)
 
 
-def _fitted(cfg: DictConfig, items: int, devices: int) -> bool:
-    return items == min(cfg.tools) and devices <= cfg.measured
-
-
 def read_exchanges(program: str) -> list[Exchange]:
     """List the collective operations of a compiled program, with the lengths of its loops.
 
     Count, of the branches of a condition, the one that sends most.
-
-    Args:
-      program: its text, as XLA prints it after optimisation.
-
-    Returns:
-      the operations among two devices or more, in the order of the program.
-
-    Raises:
-      ValueError: for a text without an ENTRY, or a loop of unknown length that sends something.
     """
     bodies: dict[str, list[str]] = {}
     entry = name = None

@@ -115,16 +115,7 @@ def step(config: BertConfig, lengths: Sequence[int], parameters: int) -> Work:
 def in_turn(
     forms: Mapping[str, Form], repeats: int, until: float = np.inf
 ) -> dict[str, Float[np.ndarray, " repeats"]]:
-    """Time forms in turn; the first call of each is not counted.
-
-    Args:
-      forms: by name.
-      repeats: counted calls of each form.
-      until: value of `time.monotonic` after which no repeat begins, but for the first `FEWEST`.
-
-    Returns:
-      seconds per round of each form, [repeats].
-    """
+    """Time forms in turn; the first call of each is not counted."""
     times: dict[str, list[float]] = {name: [] for name in forms}
     for repeat in range(repeats + 1):
         if repeat > FEWEST and time.monotonic() > until:
@@ -140,18 +131,7 @@ def in_turn(
 def timed(
     forms: Mapping[str, Form], repeats: int, unit: str, *, bandwidth: float, rate: float
 ) -> dict[str, Float[np.ndarray, " repeats"]]:
-    """Time forms in turn and divide each time by its limits.
-
-    Args:
-      forms: by name.
-      repeats: counted calls of each form.
-      unit: unit of the times, one of `UNITS`.
-      bandwidth: bytes per second.
-      rate: operations per second.
-
-    Returns:
-      the keys of the module's docstring, each [repeats].
-    """
+    """Time forms in turn and divide each time by its limits."""
     found = {}
     for name, seconds in in_turn(forms, repeats).items():
         found[f"{name}/{unit}"] = UNITS[unit] * seconds

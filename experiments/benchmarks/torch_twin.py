@@ -100,18 +100,9 @@ class Twin:
         AdamW moves a weight by about its rate even where its gradient is only rounding. So weights
         are compared by how far apart they end, relative to the length of the step.
 
-        Args:
-          backbone: backbone of the jaxret model.
-          logits: logits of the jaxret model before the step.
-          start: weights of the jaxret backbone before the step.
-          stepped: its weights after the step.
-
         Returns:
           ``logits``: their largest difference; ``step``: distance of the weights after the step,
           relative to the length of the step.
-
-        Raises:
-          AssertionError: if logits differ by 1e-4, or the steps by a twentieth.
         """
         gap = float(np.abs(self.inference().cpu().numpy() - logits).max())
         self.training()
@@ -172,11 +163,6 @@ def weights_of(model: torch.nn.Module, backbone: Backbone) -> Params:
 
 def embed(model: BertModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Embed texts as jaxret's encoders with a mean pool do.
-
-    Args:
-      model: model of any precision.
-      ids: tokens [B, L].
-      mask: [B, L], 1 where a token is no padding.
 
     Returns:
       unit vectors [B, d], float32.

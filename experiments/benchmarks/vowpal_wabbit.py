@@ -92,11 +92,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 def served(
     task: Task, order: Int[np.ndarray, " T"], way: str, start: str, rate: float, seed: int
 ) -> float:
-    """Stream once.
-
-    Returns:
-      The share of rounds whose tool was right.
-    """
+    """Stream once."""
     learner, rng = workspace(way, rate, seed), np.random.default_rng(seed)
     if start == "documents":
         for tool in rng.permutation(len(task.theta)):

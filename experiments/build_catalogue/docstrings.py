@@ -14,12 +14,7 @@ _PARAMETER = re.compile(r"^(\*{0,2}\w+(?:, *\*{0,2}\w+)*)(?: *: *(.*))?$")
 
 
 def condense(docstring: str, *, words: int = WORDS) -> str:
-    """Return the text before the first section, without markup, notices and examples.
-
-    Args:
-      docstring: without indentation (`inspect.getdoc`).
-      words: largest number of words; the text is cut at the end of a sentence where possible.
-    """
+    """Return the text before the first section, without markup, notices and examples."""
     kept = []
     for paragraph in re.split(r"\n\s*\n", docstring.strip()):
         first = paragraph.lstrip()

@@ -67,9 +67,7 @@ class Library(NamedTuple):
 
 # Public in the words of NumPy's own page of modules, less what the paper leaves out: ctypeslib,
 # dtypes (it writes dtype), emath, rec and version; and less typing and exceptions, without tools.
-NUMPY = Library(
-    packages=("", "fft", "lib", "linalg", "polynomial", "random", "strings", "testing"),
-)
+NUMPY = Library(packages=("", "fft", "lib", "linalg", "polynomial", "random", "strings", "testing"))
 # The packages of pandas's reference, less core, compat and util (paper) and errors, which has no
 # tools. Its classes of groups and windows (api.typing) are documented under core. The reference
 # lists for an index what it adds to `Index`, for an offset everything.
@@ -86,16 +84,7 @@ PACKAGES = {"numpy": NUMPY, "pandas": PANDAS}
 
 
 def build_catalogue(library: str, *, words: int = 80) -> Catalogue:
-    """Build the catalogue of a library.
-
-    Args:
-      library: one of `LIBRARIES`.
-      words: largest number of words of a description.
-
-    Raises:
-      ImportError: the library is not installed.
-      ValueError: the library is unknown.
-    """
+    """Build the catalogue of a library."""
     require("words", words, ">= 1", lambda x: x >= 1)
     require("library", library, f"one of {', '.join(LIBRARIES)}", lambda x: x in LIBRARIES)
     if library == "aws":
@@ -104,11 +93,7 @@ def build_catalogue(library: str, *, words: int = 80) -> Catalogue:
 
 
 def library_catalogue(name: str, library: Library, *, words: int) -> Catalogue:
-    """Build the catalogue of an importable library.
-
-    Raises:
-      ImportError: the library is not installed.
-    """
+    """Build the catalogue of an importable library."""
     counts: dict[str, Counter[str]] = {}
     objects = _merged(_public(name, library), counts)
     classes = {path: thing for path, thing in objects.items() if isinstance(thing, type)}
@@ -134,12 +119,7 @@ def library_catalogue(name: str, library: Library, *, words: int) -> Catalogue:
 
 
 def service_catalogue(services: tuple[str, ...], *, words: int) -> Catalogue:
-    """Build the catalogue of some services of AWS, by their names in botocore.
-
-    Raises:
-      ImportError: botocore is not installed.
-      ValueError: a service is unknown.
-    """
+    """Build the catalogue of some services of AWS, by their names in botocore."""
     try:
         import botocore
         import botocore.session

@@ -95,15 +95,7 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
 
 
 def prompt_files(content: Any, *, within: bool = False) -> dict[str, str | None]:
-    """Find the files that replace prompts, on which results depend.
-
-    Args:
-      content: settings, as plain data.
-      within: whether every text in the settings is a path, as it is under the name ``prompts``.
-
-    Returns:
-      path -> hash of the file, of each text called ``prompt`` or under ``prompts``.
-    """
+    """Hash the files that replace prompts: each text called ``prompt`` or under ``prompts``."""
     found: dict[str, str | None] = {}
     for name, value in content.items() if isinstance(content, dict) else ():
         if isinstance(value, str) and (within or name == "prompt"):
@@ -121,13 +113,7 @@ NAMES: dict[str, dict[str, Any]] = {}  # group -> name -> block of settings
 
 
 def register(group: str, blocks: dict[str, Any], place: Callable[[str], str] | None = None) -> None:
-    """Register names with Hydra, as if each were a file of a config group.
-
-    Args:
-      group: name of the group on the command line, ``GROUP=NAME``.
-      blocks: name -> block of settings.
-      place: name -> path of its block in the config; None: the key ``group``.
-    """
+    """Register names with Hydra, as if each were a file of a config group."""
     NAMES[group] = blocks
     for name, block in blocks.items():
         package = place(name) if place else None
@@ -135,14 +121,7 @@ def register(group: str, blocks: dict[str, Any], place: Callable[[str], str] | N
 
 
 def register_learner_files(words: Sequence[str]) -> None:
-    """Make the learners of files known to Hydra, as lines of ``configs/learners.yaml`` are.
-
-    Args:
-      words: of the command line, such as ``learner=[greedy,my_learner.py:learner]``.
-
-    Raises:
-      ValueError: for a file without that learner, or a name that another learner has.
-    """
+    """Make the learners of files known to Hydra, as lines of ``configs/learners.yaml`` are."""
     values = [word.partition("=")[2] for word in words if re.match(r"\+?learner=", word)]
     found = [one for value in values for one in re.findall(r"[^][,'\"\s]+\.py(?::\w*)?", value)]
     taken = dict.fromkeys(NAMES["learner"], "configs/learners.yaml")

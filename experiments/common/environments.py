@@ -10,12 +10,7 @@ from jaxret.runtime.validate import from_registry
 
 AVAILABILITY = {
     f.__name__: f
-    for f in (
-        availability.later,
-        availability.one_by_one,
-        availability.leaving,
-        availability.away,
-    )
+    for f in (availability.later, availability.one_by_one, availability.leaving, availability.away)
 }
 RERANKERS = {"simulated": jr.simulated_reranker}
 _SETTINGS: dict[str, Any] = {"noise_rate": 0.0, "reranker": None, "availability": None}
@@ -31,9 +26,6 @@ def environment_of(spec: Mapping[str, Any], *, items: int, rounds: int, seed: in
       items: I, the size of the catalogue.
       rounds: T, the length of the stream.
       seed: seed of the tools that arrive or leave.
-
-    Raises:
-      ValueError: if a setting is unknown, or a value is out of range.
     """
     if unknown := sorted(set(spec) - set(_SETTINGS)):
         raise ValueError(f"environment: unknown {unknown}; known: {', '.join(_SETTINGS)}")

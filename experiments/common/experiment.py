@@ -73,9 +73,6 @@ class Command:
 
         ``--help`` prints what the experiment does and what each setting means. ``-v`` or
         HYDRA_FULL_ERROR=1 gives the traceback instead of the line.
-
-        Args:
-          config: file of ``configs``; None: the function's own.
         """
         if {"--help", "-h"} & {*sys.argv}:
             return self._help(config)

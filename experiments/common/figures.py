@@ -10,12 +10,7 @@ from jaxret.evaluation import plots
 
 
 def learning_figures(run: RunDirectory, curves: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Draw and track accuracy and regret of every learner over the rounds.
-
-    Args:
-      run: run that gets the figures and, in its tracker, the mean curves.
-      curves: learner -> ``success [S, T]`` and ``regret [S, T]``.
-    """
+    """Draw and track accuracy and regret of every learner over the rounds."""
     accuracy_figure(run, curves)
     rounds = _common_rounds(curves)
     regrets = {name: curve["regret"][:, : len(rounds)] for name, curve in curves.items()}
@@ -23,9 +18,7 @@ def learning_figures(run: RunDirectory, curves: Mapping[str, Mapping[str, np.nda
 
 
 def accuracy_figure(
-    run: RunDirectory,
-    curves: Mapping[str, Mapping[str, np.ndarray]],
-    file: str = "accuracy",
+    run: RunDirectory, curves: Mapping[str, Mapping[str, np.ndarray]], file: str = "accuracy"
 ) -> None:
     """Draw success over the rounds, averaged over a twentieth of the stream."""
     rounds = _common_rounds(curves)
@@ -46,16 +39,7 @@ def curves_figure(
     curves: Mapping[str, Float[np.ndarray, "S T"]],
     tracked: str | None = None,
 ) -> None:
-    """Draw a curve of each learner, dashed for static retrieval, and track the means.
-
-    Args:
-      run: run that gets the figure and, in its tracker, the mean curves.
-      file: name of the figure.
-      labels: labels of the two axes.
-      at: points of the horizontal axis [T]; a shorter curve ends at the last one, too.
-      curves: learner -> values.
-      tracked: name of the curves in the tracker; None: that of the figure.
-    """
+    """Draw a curve of each learner, dashed for static retrieval, and track the means."""
     figure, ax = plots.new_figure(*labels)
     for name, values in curves.items():
         points = at[-values.shape[1] :]

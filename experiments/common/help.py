@@ -53,18 +53,7 @@ _BLOCK = r"^(?:{}):.*\n(?:[ -].*\n)*"  # a block of a file with its content
 
 
 def help_text(about: str, config: str) -> str:
-    """Make the help of an experiment.
-
-    Args:
-      about: its docstring.
-      config: the name of a file of ``configs``, or of a block of ``configs/variants.yaml``.
-
-    Returns:
-      the docstring, the settings with their meaning, and the names of blocks.
-
-    Raises:
-      FileNotFoundError: if there is no such config.
-    """
+    """Make the help of an experiment."""
     parts = [about.strip(), HOW]
     for place, lines in sources(config):
         parts.append("\n".join([f"---- {place}", *explained(lines)]).rstrip())

@@ -32,9 +32,6 @@ def block(reference: str) -> tuple[str, dict[str, Any]]:
     Returns:
       the name, and the block that a config has under ``learners.NAME``. It holds the hash of the
       file, so that the folder of a run depends on the content of the file.
-
-    Raises:
-      ValueError: without a name, or if the file or the name cannot be read.
     """
     path, _, name = reference.partition(".py:")
     path = path.removesuffix(".py") + ".py"
@@ -49,14 +46,7 @@ def block(reference: str) -> tuple[str, dict[str, Any]]:
 
 
 def maker(file: Mapping[str, str]) -> Callable[..., jr.Learner]:
-    """Read the function that makes a learner of a file; the same one each time.
-
-    Args:
-      file: ``path``, ``name`` and ``sha256`` of `block`.
-
-    Raises:
-      ValueError: if the file has changed, cannot be run, or has no learner of that name.
-    """
+    """Read the function that makes a learner of a file; the same one each time."""
     return _maker(file["path"], file["name"], file["sha256"])
 
 

@@ -68,16 +68,7 @@ def chosen(
 
 
 def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
-    """Read a learner and its grid.
-
-    Args:
-      name: name of the learner.
-      spec: ``preset`` or ``file``, and settings; or ``policy``, ``estimator``, ``projection``,
-        ``schedule``, ``tau`` and ``eta_over_tau``.
-
-    Raises:
-      ValueError: if a setting is unknown, missing, out of range, or inconsistent with others.
-    """
+    """Read a learner and its grid."""
     own = "file" in spec
     settings = {
         key: from_registry(f"learner {name!r}", key, PARTS[key], value)
@@ -113,15 +104,7 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
 def shared_grid(
     specs: Mapping[str, Mapping[str, Any]], shared: Mapping[str, Any]
 ) -> list[LearnerGrid]:
-    """Read learners that differ only in policy and estimator.
-
-    Args:
-      specs: name -> ``policy`` and ``estimator``.
-      shared: ``projection``, ``schedule``, ``tau`` and ``eta_over_tau`` of all learners.
-
-    Raises:
-      ValueError: if a spec has missing or further settings, or `learner_grid` refuses a setting.
-    """
+    """Read learners that differ only in policy and estimator."""
     for name, spec in specs.items():
         if set(spec) != {"policy", "estimator"}:
             raise ValueError(

@@ -20,15 +20,7 @@ def results_table(
     title: str,
     words: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Print mean ± standard error of the results ``row/column``.
-
-    Args:
-      results: results of `jaxret.runtime.tracking.read_results`.
-      rows: first parts of the names.
-      columns: second parts of the names.
-      title: title above the table.
-      words: text columns to the left: column -> row -> text.
-    """
+    """Print mean ± standard error of the results ``row/column``; ``words`` as in `print_table`."""
     heads = [column.replace("/", "\n") for column in columns]
     cells = {row: [cell(results.get(f"{row}/{column}")) for column in columns] for row in rows}
     print_table(title, heads, cells, words)
@@ -42,11 +34,7 @@ def print_table(
 ) -> None:
     """Print cells; in a narrow terminal in several blocks of columns.
 
-    Args:
-      title: title above the first block.
-      columns: heads, which may have several lines.
-      rows: name -> one cell per column.
-      words: text columns, repeated in every block: head -> row -> text.
+    ``words`` are text columns, repeated in every block: head -> row -> text.
     """
     words, console = words or {}, Console()
     left = [_width(["", *rows])] + [_width([head, *of.values()]) for head, of in words.items()]
@@ -69,13 +57,7 @@ def settings_table(
     grids: Sequence[LearnerGrid],
     columns: Mapping[str, str],
 ) -> None:
-    """Print the settings that seeds chose, the most frequent first, and by how many seeds.
-
-    Args:
-      results: results with the values ``learner/column/number`` of each seed.
-      grids: learners, with the names of their numbers.
-      columns: head -> column.
-    """
+    """Print the settings that seeds chose, the most frequent first, and by how many seeds."""
 
     def chosen(grid, column):
         values = (results[f"{grid.name}/{column}/{n}"]["values"] for n in grid.names)

@@ -15,11 +15,7 @@ def require_sklearn(left_out_by: str) -> None:
 
 
 def project(vectors: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "n 2"]:
-    """Project vectors to a plane by t-SNE; deterministic for a seed.
-
-    Returns:
-      [n, 2].
-    """
+    """Project vectors to a plane by t-SNE; deterministic for a seed."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 

@@ -259,14 +259,7 @@ def tokens_figure(measured: dict[str, Lengths], window: int) -> Figure:
 
 
 def coverage(documents: Sequence[Document]) -> Coverage:
-    """Count the kinds of documents and the fields that are not empty.
-
-    Args:
-      documents: I dicts or strings.
-
-    Raises:
-      ValueError: there are no documents, or one has no content.
-    """
+    """Count the kinds of documents and the fields that are not empty."""
     if not documents:
         raise ValueError("there are no documents to look at")
     kinds, present, unknown_names = Counter(), Counter(), Counter()
@@ -285,12 +278,7 @@ def coverage(documents: Sequence[Document]) -> Coverage:
 
 
 def lengths(documents: Sequence[Document], count: Callable[[str], int]) -> Lengths:
-    """Count the tokens of documents with and without their profiles.
-
-    Args:
-      documents: I dicts or strings.
-      count: maps a text to its number of tokens.
-    """
+    """Count the tokens of documents with and without their profiles."""
     full, expanded = template("full"), template("expanded")
     bare = [count(full(document)) for document in documents]
     of_expanded = [

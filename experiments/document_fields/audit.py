@@ -53,9 +53,6 @@ def sample(domains: Sequence[Hashable], n: int, seed: int) -> Int[np.ndarray, " 
     """Draw n documents of each domain, or all of them where it has fewer.
 
     The draw from a domain does not depend on the other domains.
-
-    Returns:
-      Positions among the I documents, ascending.
     """
     require("n", n, ">= 1", lambda n: n >= 1)
     drawn = [np.random.default_rng(seed).permutation(rows)[:n] for rows in _rows(domains).values()]
@@ -69,14 +66,6 @@ def incomplete(
 
     The standard error is that of sampling without replacement within domains. It is 0 where every
     document was judged.
-
-    Args:
-      complete: verdicts on M documents; None where there is no verdict.
-      rows: positions of the M documents among the I documents.
-      domains: the domain of each of the I documents.
-
-    Raises:
-      ValueError: no document of a domain was judged.
     """
     verdicts = dict(zip(rows, complete, strict=True))
     shares, variances = [], []

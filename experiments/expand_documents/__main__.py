@@ -124,11 +124,7 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def read(cfg: DictConfig) -> Dataset:
-    """Read the data set; with ``terse`` documents are replaced by name and one line.
-
-    Raises:
-      ValueError: if documents have no terse version.
-    """
+    """Read the data set; with ``terse`` documents are replaced by name and one line."""
     dataset = read_dataset(cfg)
     if not cfg.terse:
         return dataset

@@ -24,19 +24,7 @@ def assign(
     seed: int,
     by_tools: bool = False,
 ) -> list[str]:
-    """Return the part of every query: train, validation or test (`jaxret.data.split`).
-
-    Args:
-      accepted: the queries.
-      tools: ids of the catalogue.
-      validation: share of the queries in the validation part.
-      test: share of the queries in the test part.
-      seed: seed of the split.
-      by_tools: whether queries that need the same set of tools go into one part.
-
-    Raises:
-      ValueError: the shares are out of range, or there are too few queries for three parts.
-    """
+    """Return the part of every query: train, validation or test (`jaxret.data.split`)."""
     rows = [
         Query(
             id=_id(one),
@@ -60,18 +48,7 @@ def save(
     *,
     by_tools: bool = False,
 ) -> Dataset:
-    """Write ``tools.jsonl`` and ``queries.jsonl``, and read them back with all checks.
-
-    Args:
-      folder: folder of the data set.
-      accepted: N queries.
-      split: the part of each of the N queries.
-      tools: rows of ``tools.jsonl``.
-      by_tools: whether two parts with the same set of tools are refused.
-
-    Raises:
-      ValueError: two parts share a text or a question.
-    """
+    """Write ``tools.jsonl`` and ``queries.jsonl``, and read them back with all checks."""
     rows = []
     for one, part in zip(accepted, split, strict=True):
         row = {

@@ -12,15 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxret.llm import (
-    Prompt,
-    Stage,
-    Wrong,
-    ask_checked,
-    json_object,
-    load_prompt,
-    object_schema,
-)
+from jaxret.llm import Prompt, Stage, Wrong, ask_checked, json_object, load_prompt, object_schema
 
 CRITERIA = ("naturalness", "fluency", "coherence", "overall")
 PROMPT = load_prompt(Path(__file__).with_name("judge.txt"), ("first", "second"))
@@ -37,25 +29,12 @@ class Verdicts(NamedTuple):
 
 
 def compare(
-    stage: Stage,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    attempts: int = 3,
-    prompt: Prompt = PROMPT,
+    stage: Stage, pairs: Sequence[tuple[str, str]], *, attempts: int = 3, prompt: Prompt = PROMPT
 ) -> Verdicts:
     """Ask about every pair in both orders.
 
-    Args:
-      stage: the judge.
-      pairs: texts (a, b) of two queries.
-      attempts: largest number of answers to a question.
-      prompt: the text of the question.
-
     Returns:
       The verdicts [n, 4] on the pairs that have valid answers in both orders.
-
-    Raises:
-      OutOfReach: the endpoint does not answer.
     """
     questions = [prompt.messages(first=a, second=b) for a, b in pairs]
     questions += [prompt.messages(first=b, second=a) for a, b in pairs]
@@ -78,11 +57,7 @@ def compare(
 
 
 def check(text: str) -> tuple[int, ...]:
-    """Read an answer as 1, -1 or 0 for each of `CRITERIA`.
-
-    Raises:
-      Wrong: of kind ``not_json``, ``fields``, or ``verdict`` if a verdict is not A, B or tie.
-    """
+    """Read an answer as 1, -1 or 0 for each of `CRITERIA`."""
     content = json_object(text, CRITERIA)
     for criterion in CRITERIA:
         if not isinstance(content[criterion], str) or content[criterion] not in VALUE:

@@ -25,12 +25,7 @@ LONG = 15  # minimum words of a sentence of an answer that identifies a follow-u
 
 
 def unpack(file: Path, cache: Path) -> int:
-    """Write missing answers from a file to the cache; return their number.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if the file is damaged.
-    """
+    """Write missing answers from a file to the cache; return their number."""
     existing(file, "answers of a language model")
     try:
         rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]

@@ -45,9 +45,6 @@ def start(settings: Settings) -> str:
 
     Returns:
       The base URL of its endpoint, or of our server that is running already.
-
-    Raises:
-      ServerError: if the port is in use, or the server ends or does not answer.
     """
     if running(settings.port) is not None:
         check(settings.port)
@@ -75,14 +72,7 @@ def start(settings: Settings) -> str:
 
 
 def check(port: int) -> str:
-    """Ask for one word.
-
-    Returns:
-      The answer.
-
-    Raises:
-      ServerError: if there is no answer.
-    """
+    """Ask for one word."""
     question = {
         "model": NAME,
         "messages": [{"role": "user", "content": "Reply with the word ready."}],
@@ -100,11 +90,7 @@ def check(port: int) -> str:
 
 
 def stop(port: int) -> bool:
-    """End our server at a port; return False if there is none.
-
-    Raises:
-      ServerError: if the server does not end.
-    """
+    """End our server at a port; return False if there is none."""
     pid = running(port)
     _note(port).unlink(missing_ok=True)
     if pid is None:

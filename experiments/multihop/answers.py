@@ -25,9 +25,6 @@ def gold(cfg: DictConfig) -> dict[str, list[str]]:
 
     They are the field ``answer``, a text or a list of texts, in the lines of ``cfg.gold_answers``,
     or without that file in the data set's ``queries.jsonl``.
-
-    Raises:
-      FileNotFoundError: if ``cfg.gold_answers`` does not exist.
     """
     path = None if cfg.dataset.path is None else Path(cfg.dataset.path) / "queries.jsonl"
     fields: tuple[str, ...] = ("id",)
@@ -70,17 +67,6 @@ def answer(
 ) -> list[dict[str, Any]]:
     """Ask for every task's answer, once per seed; failed answers are empty.
 
-    Args:
-      run: run that stores the answers as a step.
-      chat: language model.
-      name: name of the learner.
-      dataset: data set of whole tasks.
-      documents: texts of the documents.
-      items: items found at each hop.
-      tasks: task of each hop, as a row of ``dataset``; ascending.
-      only: ids of the tasks to ask about; None: all tasks.
-      prompt: the text of the question.
-
     Returns:
       One object for each seed and task, as in ``answers.jsonl``.
     """
@@ -97,10 +83,7 @@ def answer(
 
     def ask():
         said = chat.ask_all(
-            questions,
-            prompts.final_answer,
-            schema=prompts.ANSWER_SCHEMA,
-            title=f"{name}, answers",
+            questions, prompts.final_answer, schema=prompts.ANSWER_SCHEMA, title=f"{name}, answers"
         )
         return {"said": [text or "" for text in said]}
 

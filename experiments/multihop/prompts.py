@@ -58,11 +58,7 @@ def plan_schema(*, max_hops: int) -> Schema:
 
 
 def plan(answer: str, *, max_hops: int) -> list[str]:
-    """Parse the sub-questions.
-
-    Raises:
-      Malformed: unless they are a list of 1 to ``max_hops`` strings, none of them blank.
-    """
+    """Parse the sub-questions."""
     parts = _field(answer, "sub_questions")
     if not isinstance(parts, list) or not 1 <= len(parts) <= max_hops:
         raise Malformed(f"sub_questions must be a list of 1 to {max_hops}, got {parts!r:.80}")
@@ -85,11 +81,7 @@ def verdict_schema(n: int) -> Schema:
 
 
 def verdict(answer: str, n: int) -> int:
-    """Parse the position of the useful one of n documents, or -1.
-
-    Raises:
-      Malformed: for anything but a whole number in -1 .. n - 1.
-    """
+    """Parse the position of the useful one of n documents, or -1."""
     index = _field(answer, "index")
     if type(index) is not int or not -1 <= index < n:  # isinstance would accept bools
         raise Malformed(f"index must be a whole number in -1 .. {n - 1}, got {index!r:.80}")
@@ -111,11 +103,7 @@ def answer_question(
 
 
 def final_answer(answer: str) -> str:
-    """Parse the words of the answer.
-
-    Raises:
-      Malformed: if it is not a text, or blank.
-    """
+    """Parse the words of the answer."""
     content = _field(answer, "answer")
     if not isinstance(content, str) or not content.strip():
         raise Malformed(f"answer must be a text, got {content!r:.80}")
@@ -164,13 +152,6 @@ def by_judge(
     """Make a selector of a judge that sees the whole slate.
 
     Where the judge names no document, or gives no valid answer, the first one is selected.
-
-    Args:
-      chat: the language model.
-      texts: the N queries.
-      documents: the I documents.
-      own_bit: whether the selector also returns the reward: 1 where the judge names a document.
-      prompt: the text of the question.
     """
 
     def select(queries, items):
@@ -200,13 +181,6 @@ def by_fit(
 
     It selects the document with the highest probability of yes. Each pair is asked about once, for
     one token; without a valid answer the probability is 0.
-
-    Args:
-      chat: the language model.
-      texts: the N queries.
-      documents: the I documents.
-      own_bit: whether the selector also returns the reward: 1 where yes is likelier than no.
-      prompt: the text of the question.
     """
     known = np.full((len(texts), len(documents)), np.nan, np.float32)
     yes, no = FIT_WORDS

@@ -244,11 +244,7 @@ def sums(each: Sequence[Cell]) -> str:
 
 
 def together(each: Sequence[Cell], serves: str) -> np.ndarray:
-    """Compute whether all anytime-valid intervals from a log of one policy hold.
-
-    Returns:
-      [n] of the logs.
-    """
+    """Compute whether all anytime-valid intervals from a log of one policy hold."""
     mine = [one.values for one in each if one.serves == serves]
     held = [values[f"coverage/{name}"] for values in mine for name in ANYTIME]
     return np.all(held, axis=0) if held else np.zeros(0, bool)

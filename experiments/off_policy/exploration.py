@@ -65,8 +65,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             serves, place = exploring(name, spec, epsilon), f"{name}/{epsilon:g}"
             folder = run.directory / "logs" / place
             found = run.result(
-                place.replace("/", "-"),
-                partial(served, cfg, serves, task, folder, policies, truth),
+                place.replace("/", "-"), partial(served, cfg, serves, task, folder, policies, truth)
             )
             results |= {f"{place}/{key}": values for key, values in found.items()}
             without = results[f"{name}/{cfg.epsilons[0]:g}/accuracy"]

@@ -59,11 +59,7 @@ class Impressions(NamedTuple):
 
     @property
     def frequencies(self) -> Float[np.ndarray, "P I"]:
-        """Compute how often each item was shown at each place, an estimate of the policy.
-
-        Returns:
-          [P, I], rows of sum 1.
-        """
+        """Compute how often each item was shown at each place, an estimate of the policy."""
         counts = np.zeros((self.log.query.shape[1], self.items))
         np.add.at(counts, (self.place, self.log.item), 1)
         return counts / counts.sum(axis=1, keepdims=True)
@@ -157,17 +153,7 @@ def errors(mine: Impressions, probabilities: np.ndarray) -> dict[str, float]:
 
 
 def load(folder: str | Path, policy: str, campaign: str) -> Impressions:
-    """Read a log; for the random policy with the probabilities of all items.
-
-    Args:
-      folder: folder with the files.
-      policy: ``random`` or ``bts``.
-      campaign: ``men`` or ``women``.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if a file lacks a field or is empty, or the random policy is not uniform.
-    """
+    """Read a log; for the random policy with the probabilities of all items."""
     path = existing(Path(folder) / f"{policy}_{campaign}.csv", "a log of the Open Bandit Dataset")
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)

@@ -118,12 +118,6 @@ def logs(
     This is the loop of `jr.simulate`, which also keeps the probability of every tool in every
     round.
 
-    Args:
-      learner: shows one tool per round and knows its probabilities.
-      task: its queries are drawn independently, with replacement.
-      rounds: T.
-      seeds: seeds of the queries and of the learner's draws.
-
     Yields:
       the log of each seed.
     """

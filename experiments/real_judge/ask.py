@@ -56,9 +56,6 @@ def chosen(dataset: Dataset, domains: Sequence[str]) -> tuple[dict[str, int], di
 
     Returns:
       id -> position of its domain, for tools and for queries.
-
-    Raises:
-      ValueError: if a domain has no tools.
     """
     found = [document.get("domain") for document in dataset.documents if isinstance(document, dict)]
     for domain in domains:
@@ -75,11 +72,7 @@ def chosen(dataset: Dataset, domains: Sequence[str]) -> tuple[dict[str, int], di
 
 
 def begun(path: Path, model: str, tools: list[str], queries: list[str]) -> JudgeTable:
-    """Read the table of an earlier call, or make an empty one.
-
-    Raises:
-      ValueError: if the earlier call had another model, prompt or pairs.
-    """
+    """Read the table of an earlier call, or make an empty one."""
     words = "\n".join(text.template for _, text in PROMPT.parts)
     judge = {"model": model, "prompt": hashlib.sha256(words.encode()).hexdigest()[:16]}
     fresh = tables.empty(judge, tools, queries)

@@ -198,14 +198,7 @@ def by_rank(
     scores: Float[np.ndarray, "N I"],
     ranks: int,
 ) -> Float[np.ndarray, " 1+ranks"]:
-    """Compute the share of yes for the right tool, and for each of the nearest wrong tools.
-
-    Args:
-      yes: probability of yes.
-      right: whether the tool is the query's.
-      scores: scores of the tools; the larger, the nearer.
-      ranks: number of wrong tools per query.
-    """
+    """Compute the share of yes for the right tool, and for each of the nearest wrong tools."""
     order = np.argsort(np.where(right, -np.inf, scores), axis=1, kind="stable")[:, ::-1][:, :ranks]
     nearest = np.take_along_axis(yes, order, axis=1)
     return np.concatenate([[(yes[right] > 0.5).mean()], (nearest > 0.5).mean(axis=0)])

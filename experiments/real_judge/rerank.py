@@ -132,14 +132,6 @@ def recognition(
 ) -> Float[np.ndarray, " N"]:
     """Compute the share of slates with a right tool on which the reranker uses a right one.
 
-    Args:
-      reranker: reranker of the N queries.
-      policy: draws slates of k tools.
-      logits: logits of the tools.
-      labels: right tools, -1 pads.
-      key: consumed.
-      draws: slates per query.
-
     Returns:
       the shares; NaN where no slate has a right tool.
     """

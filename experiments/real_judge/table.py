@@ -65,12 +65,7 @@ def empty(judge: dict[str, str], tools: Sequence[str], queries: Sequence[str]) -
 
 
 def load(path: Path = TABLE) -> JudgeTable:
-    """Read a table.
-
-    Raises:
-      FileNotFoundError: if there is no file yet.
-      ValueError: if the file is damaged.
-    """
+    """Read a table."""
     existing(path, "a judge's verdicts: python -m experiments.real_judge.ask writes them")
     try:
         with np.load(path) as file:
@@ -90,9 +85,6 @@ def joined(task: Task, table: JudgeTable) -> Pairs:
     Returns:
       The longest sequence of first tools with verdicts for all queries, and the queries that one of
       these tools answers.
-
-    Raises:
-      ValueError: if there are fewer than two such tools, or one is not in the catalogue.
     """
     if unknown := sorted(set(table.tools) - set(task.ids)):
         raise ValueError(f"the table has tools that {task.name} lacks: {', '.join(unknown[:5])}")

@@ -70,11 +70,7 @@ def main(cfg: DictConfig) -> dict[str, int]:
 
 
 def chosen(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the selected sections.
-
-    Raises:
-      ValueError: if a section, its experiment or its data set is unknown.
-    """
+    """Return the selected sections."""
     sections, only = cfg["sections"], cfg["only"]
     if unknown := sorted(set(only or ()) - set(sections)):
         raise ValueError(f"only: unknown sections {unknown}; known: {', '.join(sections)}")

@@ -41,13 +41,7 @@ class Job(NamedTuple):
 
 
 def plan(cfg: DictConfig, section: Mapping[str, Any]) -> Iterator[Job]:
-    """Yield the runs of a section: its data sets times the points of its sweep.
-
-    Args:
-      cfg: config of the report, with the overrides of each data set.
-      section: ``experiment``, ``datasets``; ``config`` if it is not the experiment's own, ``sweep``
-        for a preset of ``configs/sweeps.yaml``, ``with`` for more overrides.
-    """
+    """Yield the runs of a section: its data sets times the points of its sweep."""
     config = section.get("config", section["experiment"])
     sweep = [f"+sweep={section['sweep']}"] if "sweep" in section else []
     for dataset in section["datasets"]:

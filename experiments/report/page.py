@@ -78,13 +78,7 @@ def why(job: Job) -> str:
 def table(
     results: Mapping[str, Mapping[str, Any]], rows: Sequence[str] | None, columns: Sequence[str]
 ) -> str:
-    """Format mean ± standard error of the results ``row/column``, without empty rows.
-
-    Args:
-      results: results of a run.
-      rows: first parts of the names; None: all that have one of the columns.
-      columns: second parts of the names.
-    """
+    """Format mean ± standard error of the results ``row/column``, without empty rows."""
     if rows is None:
         ends = [(name, f"/{column}") for name in results for column in columns]
         rows = list(dict.fromkeys(name.removesuffix(e) for name, e in ends if name.endswith(e)))

@@ -25,13 +25,6 @@ def side_by_side(chains: Sequence[Sequence[Task]], workers: int) -> None:
     """Run all chains side by side, and the tasks of a chain one after another.
 
     A run that fails is reported and does not stop the others.
-
-    Args:
-      chains: chains, in the order in which they begin.
-      workers: number of processes, >= 1.
-
-    Raises:
-      SystemExit: 143 after SIGTERM or Ctrl-C, when all runs have saved; the same call resumes.
     """
     workers = min(workers, len(chains))
     context = multiprocessing.get_context("spawn")  # a fork of JAX's threads would hang

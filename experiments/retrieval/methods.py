@@ -106,11 +106,6 @@ def learnt_online(bench: Bench, name: str, seed: int) -> Retriever:
     seed; the feedback is one bit, whether the tool shown was right. The setting whose last rows
     rank the validation part best, on average over the seeds, is chosen. What each seed has learnt
     is in ``embeddings/NAME/SEED`` of the run.
-
-    Args:
-      bench: data and parts.
-      name: name of the learner, or ``NAME+once``.
-      seed: one of those that are streamed.
     """
     base, _, extra = name.partition("+")
     cfg, task, parts, step = bench.cfg, bench.task, bench.masks, f"{name}-stream"
@@ -196,14 +191,7 @@ def before(bench: Bench, name: str) -> str | None:
 
 
 def second_stage(bench: Bench, name: str, seed: int, read: Read | None = None) -> Second:
-    """Return what a method does with the list of the method before it.
-
-    Args:
-      bench: data, parts and recipes.
-      name: name of a method that has one `before`.
-      seed: seed of its training.
-      read: texts -> vectors, in place of the first retriever's own function.
-    """
+    """Return what a method does with the list of the method before it."""
     recipe = bench.recipes[name.partition("+")[0]]
     if recipe["model"] != "refit":
         return partial(refine, reranker(bench, name, seed))

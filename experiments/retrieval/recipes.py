@@ -29,11 +29,7 @@ METHODS: dict[str, Any] = {**RERANKERS, **RETRIEVERS, "refit": refit}
 
 
 def config_of(name: str, recipe: Mapping[str, Any]) -> Any:
-    """Make the Config of a recipe.
-
-    Raises:
-      ValueError: if a setting is unknown or out of range.
-    """
+    """Make the Config of a recipe."""
     require_one_of(f"recipes.{name}.model", recipe["model"], METHODS)
     kind = METHODS[recipe["model"]].Config
     known = {field.name for field in fields(kind)}

@@ -43,11 +43,6 @@ class Review:
       results: JSON lines; created with the first answer.
       reviewer: name stored with every answer.
       port: port of the page; 0 takes a free one.
-
-    Raises:
-      FileNotFoundError: there is no sample.
-      ValueError: the sample is empty or broken.
-      OSError: the port is in use.
     """
 
     def __init__(self, sample: Path, results: Path, *, reviewer: str = "", port: int = 0):
@@ -86,12 +81,7 @@ class Review:
         }
 
     def add(self, answer: Any) -> None:
-        """Append one answer.
-
-        Raises:
-          ValueError: the answer has a wrong field, or its tool is not in the sample.
-          OSError: the answer cannot be written.
-        """
+        """Append one answer."""
         line = checked(answer, self.tools) | {"reviewer": self.reviewer}
         with self._lock:
             self.results.parent.mkdir(parents=True, exist_ok=True)
@@ -119,11 +109,7 @@ def summary(results: Path) -> dict[str, float]:
 
 
 def append(path: Path, row: dict[str, Any]) -> None:
-    """Append a line to a file, and truncate the file again if the write fails.
-
-    Raises:
-      OSError: the disk is full, or the file is not writable.
-    """
+    """Append a line to a file, and truncate the file again if the write fails."""
     line = (json.dumps(row) + "\n").encode()
     with path.open("ab", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)
@@ -145,11 +131,7 @@ def drop_torn_line(path: Path) -> None:
 
 
 def checked(answer: Any, tools: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an answer to one of these tools.
-
-    Raises:
-      ValueError: a field is missing, unknown or has a wrong value, or the tool is unknown.
-    """
+    """Return the fields of an answer to one of these tools."""
     if not isinstance(answer, dict) or set(answer) != set(FIELDS):
         raise ValueError(f"an answer must be an object with {', '.join(FIELDS)} and nothing else")
     if not isinstance(answer["id"], str) or answer["id"] not in tools:

@@ -167,13 +167,7 @@ def describe(spec: Mapping[str, Any]) -> str:
 
 
 def showing(grid: LearnerGrid, spec: Mapping[str, Any], k: int) -> LearnerGrid | None:
-    """Return the learners of a grid with k tools shown in a round; None where they cannot.
-
-    Args:
-      grid: grid of learners that show one tool, with any settings.
-      spec: the line of ``configs/learners.yaml`` that made the grid.
-      k: tools in a round; at 1 the grid is returned.
-    """
+    """Return the learners of a grid with k tools shown in a round; None where they cannot."""
     if k == 1:
         return grid
     preset = spec.get("preset")

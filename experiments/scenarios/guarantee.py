@@ -156,12 +156,6 @@ def played(
 
     The environment decides the rewards of both tools before the guard draws.
 
-    Args:
-      kind: settings of the guard.
-      key: consumed.
-      rounds: T.
-      runs: R.
-
     Returns:
       the largest loss of each run [E, R], and whether the learner was stopped [E, R].
     """

@@ -211,15 +211,7 @@ REGISTRY = {
 
 
 def scenario(name: str, spec: Mapping[str, Any]) -> Scenario:
-    """Read the settings of a scenario.
-
-    Args:
-      name: name of the scenario, for messages.
-      spec: ``name``, a key of `REGISTRY`, and the arguments of that function.
-
-    Raises:
-      ValueError: for anything that is unknown or out of range.
-    """
+    """Read the settings of a scenario."""
     return from_registry(f"scenario {name!r}", "kind", REGISTRY, spec)
 
 

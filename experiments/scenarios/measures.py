@@ -60,14 +60,7 @@ def measures(
 def of_guard(
     guarded: Mapping[str, np.ndarray], free: Success, static: Success, windows: Windows
 ) -> dict[str, Float[np.ndarray, " S"]]:
-    """Compute the cost of a guard, and the losses that remain with it.
-
-    Args:
-      guarded: ``success`` [S, T] of the guarded learner, and ``stopped`` [S].
-      free: success of the learner without the guard.
-      static: success of static retrieval.
-      windows: over which success is averaged.
-    """
+    """Compute the cost of a guard, and the losses that remain with it."""
     success = guarded["success"].astype(np.float64)
     return {
         "guard/cost": free.mean(axis=1) - success.mean(axis=1),

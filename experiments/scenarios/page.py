@@ -36,14 +36,7 @@ def text(
     scenarios: Mapping[str, str],
     learners: Sequence[str],
 ) -> str:
-    """Format the page; it links to the figures ``<scenario>.png`` in the same folder.
-
-    Args:
-      title: title of the page.
-      results: ``<scenario>/<learner>/<column>`` -> mean and standard error.
-      scenarios: name -> its settings in a sentence.
-      learners: rows in this order; those without results are left out.
-    """
+    """Format the page; it links to the figures ``<scenario>.png`` in the same folder."""
     parts = [f"# {title}", "Worst windows:", overview(results, list(scenarios), learners)]
     for name, about in scenarios.items():
         parts += [f"## {name}", about, table(results, name, learners), f"![{name}]({name}.png)"]
@@ -83,13 +76,7 @@ def cell(value: Mapping[str, Any] | None, digits: int) -> str:
 
 
 def figure(curves: Mapping[str, Float[np.ndarray, "S T"]], window: int, begins: int) -> Figure:
-    """Draw the running mean of every learner's success, and a line where the trouble begins.
-
-    Args:
-      curves: learner -> success [S, T].
-      window: rounds of the running mean.
-      begins: the round of the line; 0: no line.
-    """
+    """Draw the running mean of every learner's success, and a line where the trouble begins."""
     rounds = next(iter(curves.values())).shape[1]
     width = min(window, rounds)
     ends = np.arange(width, rounds + 1, max(1, rounds // 400))  # more points would not be visible

@@ -48,9 +48,6 @@ def write(
       layers: number of blocks.
       tied: whether the embedding is also the head that predicts tokens.
       seed: seed of the weights.
-
-    Raises:
-      ValueError: a size is out of range.
     """
     require("vocabulary", vocabulary, ">= 300", lambda v: v >= 300)
     require("width", width, "a multiple of 16, >= 16", lambda w: w >= 16 and w % 16 == 0)

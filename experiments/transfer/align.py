@@ -28,16 +28,8 @@ def procrustes(
     For different widths the narrower space is padded with zeros and the rotation is cut to the real
     axes: no vector becomes longer, and with a <= b none becomes shorter.
 
-    Args:
-      source: vectors of n texts by the first encoder [n, a]; with n < a, directions without texts
-        are mapped arbitrarily.
-      target: vectors of the same texts by the second encoder [n, b].
-
     Returns:
       the rotation W [a, b] and the scale s [].
-
-    Raises:
-      ValueError: if the numbers of texts differ.
     """
     if len(source) != len(target):
         raise ValueError(

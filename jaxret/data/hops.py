@@ -57,9 +57,6 @@ def by_evidence(dataset: Dataset) -> Dataset:
     This is for data sets without steps. All hops of a query have the text of the query, and differ
     only in their label.
 
-    Args:
-      dataset: data set of queries with one or several labels.
-
     Raises:
       ValueError: if no query has two labels.
     """

@@ -35,10 +35,6 @@ def shared_words(texts: Sequence[str], others: Sequence[str]) -> Float[np.ndarra
 
     The similarity is the number of words in both texts over the number of words in either.
 
-    Args:
-      texts: N queries.
-      others: M queries.
-
     Returns:
       Similarities [N] in [0, 1]; 0 if there are no others.
     """
@@ -72,9 +68,6 @@ def near(
 
 def near_another(texts: Sequence[str]) -> Bool[np.ndarray, " N"]:
     """Mark the queries that are near another query of the list.
-
-    Args:
-      texts: N queries.
 
     Returns:
       A mask [N].

@@ -64,9 +64,6 @@ def overlap(dataset: Dataset) -> Bool[np.ndarray, " N"]:
 
     ``select(dataset, ~overlap(dataset))`` has no question in two parts, and the same test part.
 
-    Args:
-      dataset: with N queries.
-
     Returns:
       A mask [N]; all False if the data set has no parts.
 

@@ -27,10 +27,7 @@ from jaxret.data.dataset import Document
 MAX_CHARACTERS = 8192
 DESCRIBING = ("description", "func_description", "functionality")  # ToolRet's names of the field
 PROFILE_FIELDS = ("function", "tags", "when_to_use", "limitation")
-READERS = {
-    "json": json.loads,
-    "python": ast.literal_eval,
-}  # parsers of strings
+READERS = {"json": json.loads, "python": ast.literal_eval}  # parsers of strings
 
 
 def normalise(text: str) -> str:

@@ -1,9 +1,8 @@
 """Loads ToolRet: 35 retrieval tasks over one pool of some 43,000 tools.
 
-From the Hugging Face hub, ``mangopy/ToolRet-Queries`` and ``mangopy/ToolRet-Tools`` (Shi et
-al. 2025, 'Retrieval Models Aren't Tool-Savvy'; collected from sources with licences of their
-own). Tool-REX publishes its expanded documents in the same schema: a ``tool_profile`` inside the
-documentation.
+From the Hugging Face hub, ``mangopy/ToolRet-Queries`` and ``mangopy/ToolRet-Tools`` (Shi et al.
+2025, 'Retrieval Models Aren't Tool-Savvy'; collected from sources with licences of their own).
+Tool-REX has expanded documents in this schema: a ``tool_profile`` inside the documentation.
 
     queries/<task>/*        id, query, instruction, labels: JSON of [{id, relevance, ...}]; category
     tools/<category>/*      id, documentation

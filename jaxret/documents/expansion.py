@@ -39,15 +39,7 @@ from typing import Any, NamedTuple
 from jaxret.data.dataset import Document
 from jaxret.documents.fields import original
 from jaxret.documents.tool_profile import Rules, aim, longest, schema, tidy, violations
-from jaxret.llm import (
-    Malformed,
-    Messages,
-    Problem,
-    Prompt,
-    Stage,
-    load_prompt,
-    without_thoughts,
-)
+from jaxret.llm import Malformed, Messages, Problem, Prompt, Stage, load_prompt, without_thoughts
 from jaxret.runtime.validate import require
 
 FOLDER = Path(__file__).parent / "prompts"
@@ -260,8 +252,7 @@ def read_verdict(answer: str) -> bool:
     """Read ``true`` or ``false``, alone or at the end of a reasoned answer.
 
     The reasoning of a model before ``</think>`` is ignored. The last line of the rest must be the
-    word, or end in ``answer: true``, ``verdict is false`` and the like, and must not contain the
-    other word.
+    word, or end in ``answer: true``, ``verdict is false`` and the like, and not contain the other.
 
     Raises:
       Malformed: the answer ends in neither word, or its last line has both.

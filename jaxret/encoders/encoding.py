@@ -66,9 +66,7 @@ def encode(
     folder = None if cache is None else Path(cache) / encoder.fingerprint
     vectors = {} if folder is None else read_vectors(folder, encoder.width)
     todo = {key: text for key, text in zip(keys, prefixed, strict=True) if key not in vectors}
-    names = sorted(
-        todo, key=lambda key: -len(todo[key])
-    )  # so that the texts of a shard have similar lengths
+    names = sorted(todo, key=lambda key: -len(todo[key]))  # similar lengths in a shard
     lengths = FINE if len(names) >= MANY else LENGTHS
     total = len(set(keys))
     with Progress(

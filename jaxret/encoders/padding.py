@@ -66,10 +66,6 @@ def pad(
 def padded_length(length: int, lengths: Sequence[int] = LENGTHS) -> int:
     """Return the smallest of ``lengths`` that a text fits in.
 
-    Args:
-      length: tokens of the text.
-      lengths: numbers of tokens that texts are padded to, ascending.
-
     Raises:
       ValueError: if the text is longer than all of them.
     """

@@ -35,10 +35,6 @@ class Pieces(NamedTuple):
 def fetch(pieces: Pieces, folder: Path) -> Path:
     """Download and join a file, unless it exists already.
 
-    Args:
-      pieces: pieces of the file.
-      folder: folder of the file, and of the wheels meanwhile; created if missing.
-
     Returns:
       The path of the file, which has the published size and sha256.
 

@@ -43,9 +43,6 @@ class EncoderSpec(NamedTuple):
     def prefix(self, kind: Kind) -> str:
         """Return the prefix of a text, with the instruction filled in.
 
-        Args:
-          kind: "query" or "document".
-
         Raises:
           ValueError: if ``kind`` is neither.
         """

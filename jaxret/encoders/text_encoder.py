@@ -253,10 +253,6 @@ def load_encoder(
 def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:
     """Add a prefix to each text.
 
-    Args:
-      texts: n strings.
-      prefix: the prefix; may be empty.
-
     Returns:
       The n strings with the prefix.
 

@@ -38,11 +38,7 @@ FOREVER = np.iinfo(np.int32).max
 
 
 def always(items: int) -> Availability:
-    """Make every tool available in every round.
-
-    Args:
-      items: I, the size of the catalogue.
-    """
+    """Make every tool available in every round."""
     return Availability(np.zeros(items, np.int32), np.full(items, FOREVER, np.int32))
 
 
@@ -54,9 +50,6 @@ def later(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
       share: share of the tools that arrive late, in [0, 1).
       at: the first round in which they are available, >= 0.
       seed: draws the tools.
-
-    Raises:
-      ValueError: if a number is out of range.
     """
     require("at", at, ">= 0", lambda t: t >= 0)
     availability = always(items)
@@ -73,9 +66,6 @@ def one_by_one(items: int, share: float, *, first: int, last: int, seed: int = 0
       first: the round in which the first of them arrives, in 0 .. ``last``.
       last: the round in which the last of them arrives.
       seed: draws the tools and their order.
-
-    Raises:
-      ValueError: if a number is out of range.
     """
     require("first", first, f"in 0 .. last={last}", lambda t: 0 <= t <= last)
     availability = always(items)
@@ -92,9 +82,6 @@ def leaving(items: int, share: float, *, at: int, seed: int = 0) -> Availability
       share: share of the tools that leave, in [0, 1).
       at: the first round without them, >= 0.
       seed: draws the tools.
-
-    Raises:
-      ValueError: if a number is out of range.
     """
     require("at", at, ">= 0", lambda t: t >= 0)
     availability = always(items)
@@ -111,9 +98,6 @@ def away(items: int, share: float, *, leaves: int, back: int, seed: int = 0) -> 
       leaves: the first round without them, in 0 .. ``back`` - 1.
       back: the round in which they are available again.
       seed: draws the tools.
-
-    Raises:
-      ValueError: if a number is out of range.
     """
     require("leaves", leaves, f"in 0 .. back - 1 = {back - 1}", lambda t: 0 <= t < back)
     availability, part = always(items), _part(items, share, seed)

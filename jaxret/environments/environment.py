@@ -124,17 +124,11 @@ class Environment(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """An effect that is present in an environment.
+    """An effect that is present in an environment."""
 
-    Attributes:
-      name: name of the field, or ``effects[i]``.
-      number: number that is folded into the keys of the effect's draws.
-      effect: the effect.
-    """
-
-    name: str
-    number: int
-    effect: Any
+    name: str  # name of the field, or ``effects[i]``
+    number: int  # number that is folded into the keys of the effect's draws
+    effect: Any  # the effect
 
 
 _BUILT_IN = Environment._fields[Environment._fields.index("rotation") : -1]
@@ -402,12 +396,7 @@ def with_interventions(
 
 
 def effects_with(environment: Environment, *methods: str) -> list[Effect]:
-    """List the effects that have any of the given methods, in the order in which they apply.
-
-    Args:
-      environment: environment with the effects.
-      methods: names of methods of an effect.
-    """
+    """List the effects that have any of the given methods, in the order in which they apply."""
     found = [(name, getattr(environment, name)) for name in _BUILT_IN]
     found += [(f"effects[{i}]", one) for i, one in enumerate(environment.effects)]
     return [
@@ -464,12 +453,7 @@ def require_environment(
 
 
 def padded(environment: Environment, items: int) -> Environment:
-    """Pad the arrays that are declared ``SHARDED`` with zeros, along their axis of items.
-
-    Args:
-      environment: environment of a catalogue with at most ``items`` items.
-      items: I of the padded catalogue.
-    """
+    """Pad the arrays that are declared ``SHARDED`` with zeros, along their axis of items."""
 
     def pad(value, axes):
         if "I" not in axes:

@@ -30,11 +30,7 @@ class Poison(NamedTuple):
     false_reward: float | Float[Array, ""] | None = None  # None: the inverted reward
 
     def reward_of(
-        self,
-        key: PRNGKey,
-        item: Int[Array, ""],
-        query: Int[Array, ""],
-        reward: Float[Array, ""],
+        self, key: PRNGKey, item: Int[Array, ""], query: Int[Array, ""], reward: Float[Array, ""]
     ) -> Float[Array, ""]:
         """Return the reward after the attack.
 
@@ -91,8 +87,7 @@ def poisoned(
       queries: N, the number of queries of the task.
       tool: row of the tool under attack; None: all tools.
       share: share of the queries that belong to the attacker, in [0, 1].
-      false_reward: the reward given instead, in [0, 1]: 1 promotes, 0 demotes; None: inverts each
-        reward.
+      false_reward: the reward given instead, in [0, 1]: 1 promotes, 0 demotes; None: invert.
       seed: seed of the attacker's queries.
 
     Raises:
@@ -116,9 +111,6 @@ def censored_by_success(*, after_success: float, after_failure: float) -> Censor
     Args:
       after_success: share of successes without feedback, in [0, 1].
       after_failure: share of failures without feedback, in [0, 1].
-
-    Raises:
-      ValueError: if a share is out of range.
     """
     for name, share in (("after_success", after_success), ("after_failure", after_failure)):
         require(name, share, "in [0, 1]", lambda x: 0 <= x <= 1)
@@ -144,9 +136,6 @@ def position_biased_clicks(*, bias: float = 1.0, lure: float = 0.2):
 
     Returns:
       A `jaxret.environments.environment.SlateReranker`.
-
-    Raises:
-      ValueError: if a number is out of range.
     """
     require("bias", bias, ">= 0", lambda x: x >= 0)
     require("lure", lure, "in (0, 1]", lambda x: 0 < x <= 1)

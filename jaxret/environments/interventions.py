@@ -246,11 +246,7 @@ def restart_from_snapshot(*, saved: int, at: int) -> Restart:
 
 
 def rewritten_documents(
-    before: Float[ArrayLike, "I d"],
-    after: Float[ArrayLike, "I d"],
-    *,
-    at: int,
-    how: How = "carry",
+    before: Float[ArrayLike, "I d"], after: Float[ArrayLike, "I d"], *, at: int, how: How = "carry"
 ) -> Rewriting:
     """Rewrite the documents of tools while the learner serves.
 
@@ -358,11 +354,7 @@ def intervened(
 
 
 def learner_state(state: State) -> State:
-    """Return the state of the learner, without the memory of interventions.
-
-    Args:
-      state: state of one run or of many, with or without interventions.
-    """
+    """Return the state of the learner, without the memory of interventions."""
     if not isinstance(state.extra, Intervened):
         return state
     return state._replace(t=state.extra.t, extra=state.extra.extra)

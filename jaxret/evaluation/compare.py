@@ -194,11 +194,7 @@ def compare_all(
 
 
 def corrected(comparisons: Sequence[Comparison]) -> Comparisons:
-    """Correct the p-values of comparisons for their number (Holm 1979).
-
-    Args:
-      comparisons: one or more comparisons, whose intervals are not changed.
-    """
+    """Correct the p-values of comparisons for their number (Holm 1979)."""
     p_values = holm([one.p for one in comparisons]).tolist()
     pairs = zip(comparisons, p_values, strict=True)
     return Comparisons(replace(one, p=p) for one, p in pairs)
@@ -206,9 +202,6 @@ def corrected(comparisons: Sequence[Comparison]) -> Comparisons:
 
 def success_by_query(run: RunLike) -> Float[np.ndarray, "S N"]:
     """Compute the share of each query's exposures that succeeded, before the round's update.
-
-    Args:
-      run: run with S seeds on N queries.
 
     Returns:
       [S, N]; NaN for queries that were not streamed.

@@ -175,8 +175,7 @@ def evaluate(
       task: task with the queries and labels, and with the ranked tools.
       metrics: ``accuracy``, or ``recall@k``, ``ndcg@k`` and ``completeness@k`` for any k.
       by: group of each query [N]; None: all queries together.
-      part: mask of the queries to rank, [N], or one row per seed [S, N] (`Task.parts`); None: all
-        queries.
+      part: queries to rank, mask [N], or one row per seed [S, N] (`Task.parts`); None: all.
       first: `Ranking` of a first stage on the same queries, for a reranker.
 
     Returns:
@@ -216,12 +215,10 @@ def evaluate_each(
       first: `Ranking` of a first stage, for a reranker.
 
     Returns:
-      metric -> values [S, N], NaN outside the part. Without a part S is 1 for everything but a
-      run.
+      metric -> values [S, N], NaN outside the part. Without a part S is 1 except for a run.
 
     Raises:
-      ValueError: if a metric is unknown, the task has other tools, or the object cannot be ranked
-        by.
+      ValueError: if a metric is unknown, the task has other tools, or the object is no ranking.
     """
     if isinstance(names, str):
         raise ValueError(f"metrics must be a list of names, got the single string {names!r}")

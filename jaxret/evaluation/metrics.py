@@ -54,9 +54,8 @@ def ranks(
     beats = (score > scores[None]) | ((score == scores[None]) & (labels[:, None] < row[None]))
     available = jnp.ones(scores.shape, bool) if available is None else jnp.asarray(available)
     not_beaten = (available[None] & ~beats).sum(axis=1, dtype=jnp.int32)
-    return jnp.where(
-        (labels >= 0) & available[labels], not_beaten - 1, UNRANKED
-    )  # -1 for the label itself
+    present = (labels >= 0) & available[labels]
+    return jnp.where(present, not_beaten - 1, UNRANKED)  # -1 for the label itself
 
 
 def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> Int[Array, "*N L"]:
@@ -77,10 +76,6 @@ def ranks_in(items: Int[ArrayLike, "*N k"], labels: Int[ArrayLike, "*N L"]) -> I
 
 def accuracy(ranks: Int[Array, "*N L"], labels: Int[Array, "*N L"]) -> Float[Array, "*N"]:
     """Compute whether the first-ranked item is a label.
-
-    Args:
-      ranks: ranks of the labels [N, L].
-      labels: [N, L], -1 pads.
 
     Returns:
       1 or 0 for each query [N].

@@ -6,8 +6,7 @@
     save(figure, directory / "regret.png")
 
 Figures are readable at half the width of a page: text of 11 points or more on 6 inches, and colours
-for colour-blind readers, in the same order in every figure. Global settings of matplotlib are not
-changed.
+for colour-blind readers, in the same order in every figure. Matplotlib's settings are unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.optimize import isotonic_regression
 
 # The palette of Okabe and Ito without its yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -138,10 +138,7 @@ def label_curves(ax: Axes) -> None:
 
 
 def label_points(
-    ax: Axes,
-    points: Float[np.ndarray, "n 2"],
-    names: Sequence[str],
-    colours: Sequence[str],
+    ax: Axes, points: Float[np.ndarray, "n 2"], names: Sequence[str], colours: Sequence[str]
 ) -> None:
     """Write a name to the right of each point, without overlaps.
 
@@ -200,10 +197,6 @@ def label_points(
 def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.ndarray, "*S T"]:
     """Average the last ``window`` rounds, or all rounds so far where there are fewer.
 
-    Args:
-      values: [..., T].
-      window: rounds, >= 1.
-
     Returns:
       means [..., T].
 
@@ -220,9 +213,6 @@ def running_mean(values: Float[np.ndarray, "*S T"], window: int) -> Float[np.nda
 
 def cumulative(values: Float[np.ndarray, "*S T"]) -> Float[np.ndarray, "*S T"]:
     """Sum over rounds in float64, since float32 is too coarse for the regret of a long run.
-
-    Args:
-      values: [..., T].
 
     Returns:
       sums [..., T].
@@ -241,15 +231,7 @@ def _spread(wanted: Float[np.ndarray, "n"], gap: float) -> Float[np.ndarray, "n"
     """Return the heights nearest to ascending ``wanted`` heights with ``gap`` between neighbours.
 
     Solve least squares by isotonic regression: heights minus ``gap`` times their index must be
-    nondecreasing, so neighbours that violate this are pooled at their mean.
+    nondecreasing.
     """
     positions = gap * np.arange(len(wanted))
-    pools: list[tuple[float, int]] = []
-    for mean in wanted - positions:
-        size = 1
-        while pools and pools[-1][0] > mean:
-            below, count = pools.pop()
-            mean = (below * count + mean * size) / (count + size)
-            size += count
-        pools.append((mean, size))
-    return np.repeat([mean for mean, _ in pools], [size for _, size in pools]) + positions
+    return isotonic_regression(wanted - positions).x + positions

@@ -56,9 +56,6 @@ def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int
 def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:
     """Correct p-values for the number of tests (Holm 1979).
 
-    Args:
-      p: p-values of m tests.
-
     Returns:
       the corrected p-values [m], in the same order, at most 1.
     """
@@ -73,10 +70,6 @@ def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:
 def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"]) -> float:
     """Compute the probability that a right item scores above a wrong one; ties count half.
 
-    Args:
-      scores: scores of any shape.
-      right: in the shape of ``scores``.
-
     Returns:
       the area, NaN where all or none are right.
     """
@@ -88,10 +81,6 @@ def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"
 
 def cohens_kappa(one: Bool[np.ndarray, " n"], other: Bool[np.ndarray, " n"]) -> float:
     """Compute the agreement of two judges beyond chance (Cohen 1960): 1 is full, 0 is chance.
-
-    Args:
-      one: verdicts of a judge [n].
-      other: verdicts of another judge [n].
 
     Returns:
       kappa; 0 where both judges give the same verdict every time.

@@ -77,11 +77,7 @@ class Draft(NamedTuple):
 
     def example(self) -> str:
         """Return one line of JSON in the form of an answer."""
-        fields = {
-            "functions": list(self.functions),
-            "explanation": self.explanation,
-            "instruction": self.instruction,
-        }
+        fields = {x: getattr(self, x) for x in ("functions", "explanation", "instruction")}
         return json.dumps(fields, ensure_ascii=False)
 
 
@@ -216,12 +212,7 @@ def batch_questions(
 
 
 def seed_examples(library: str, path: Path = SEEDS) -> list[Draft]:
-    """Read the first examples of a pool: those of the library, or general ones if it has none.
-
-    Args:
-      library: its name.
-      path: JSON lines with library, instruction, functions and explanation.
-    """
+    """Read the first examples of a pool: those of the library, or general ones if it has none."""
     rows = list(json_lines(path, holds="examples", fields=("library", *Draft._fields)))
     own = [row for row in rows if row["library"] == library]
     return [
@@ -232,10 +223,6 @@ def seed_examples(library: str, path: Path = SEEDS) -> list[Draft]:
 
 def descriptions(tools: Mapping[str, Document], *, words: int = 60) -> dict[str, str]:
     """Return the description of each tool, cut for a question.
-
-    Args:
-      tools: documents by id.
-      words: largest number of words.
 
     Raises:
       ValueError: a tool has no description.
@@ -337,10 +324,6 @@ def polish_question(draft: Draft, prompt: Prompt = OURS.polish) -> list[dict[str
 def read_polished(text: str, functions: Sequence[str]) -> str:
     """Read a polished query.
 
-    Args:
-      text: the answer.
-      functions: ids of the tools of the query.
-
     Raises:
       Wrong: of kind ``not_json``, ``fields`` or ``named``.
     """
@@ -366,11 +349,7 @@ def shorten(text: str, words: int) -> str:
 
 
 def draw_tools(
-    random: np.random.Generator,
-    used: Int[np.ndarray, " I"],
-    n: int,
-    *,
-    coverage: float = 0.0,
+    random: np.random.Generator, used: Int[np.ndarray, " I"], n: int, *, coverage: float = 0.0
 ) -> Int[np.ndarray, " n"]:
     """Draw tools without replacement; the paper draws T = 10 uniformly (C.3).
 

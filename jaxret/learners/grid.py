@@ -48,19 +48,12 @@ class Family:
 
 
 class LearnerGrid(NamedTuple):
-    """A family of learners, and the settings among which a sweep chooses.
+    """A family of learners, and the settings among which a sweep chooses."""
 
-    Attributes:
-      name: name of the learners.
-      family: function from the numbers of a setting to a learner.
-      settings: [G, n].
-      names: names of the n numbers.
-    """
-
-    name: str
-    family: Family
-    settings: Float[np.ndarray, "G n"]
-    names: tuple[str, ...] = ("tau", "eta")
+    name: str  # name of the learners
+    family: Family  # function from the numbers of a setting to a learner
+    settings: Float[np.ndarray, "G n"]  # [G, n]
+    names: tuple[str, ...] = ("tau", "eta")  # names of the n numbers
 
     # A grid is part of a mixture, which may be a static argument: arrays have no hash.
     def __hash__(self) -> int:
@@ -90,9 +83,6 @@ class LearnerGrid(NamedTuple):
 
     def columns(self, settings: Float[np.ndarray, "S n"]) -> dict[str, Float[np.ndarray, " S"]]:
         """Return the settings of S seeds as one array per number.
-
-        Args:
-          settings: [S, n].
 
         Returns:
           name -> [S].
@@ -124,8 +114,7 @@ def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
 
     Args:
       preset: function that makes the learner, such as ``jr.greedy``.
-      **settings: settings of the preset: lists of equal length, and values that are the same for
-        all.
+      **settings: lists of equal length, and values that are the same for all settings.
 
     Raises:
       ValueError: if the preset refuses a setting, a setting cannot vary within a program, or the
@@ -142,8 +131,7 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     """Split a learner into its family and its numbers.
 
     The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); the
-    numbers of any other rank-one learner are tau and eta. Any other learner is a separate family,
-    without numbers.
+    numbers of any other rank-one learner are tau and eta. Any other learner has no numbers.
     """
     if learner.facts.origin is not None:
         return _preset_family(learner)

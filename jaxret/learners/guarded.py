@@ -43,8 +43,7 @@ before the first round, is half of the budget.
 **Limits.** y_t is the reward that a user reports, errors included, and 0 without feedback. If
 feedback is delayed by a time that is independent of the draws, and the catalogue does not change
 meanwhile, the guarantee covers the rounds whose feedback has arrived; rounds still open when the
-learner is stopped may add to the loss. The budget is for the whole run: successes gained earlier
-may be lost again.
+learner is stopped may add to the loss. The budget is for the whole run: earlier gains may be lost.
 
 Letters: I items, d width.
 """
@@ -80,8 +79,7 @@ def guarded(
     """Stop a learner before it has lost more than a budget against static retrieval.
 
     With a good learner the guard costs the difference to static retrieval in a share epsilon of the
-    rounds, and the risk that the learner is stopped nonetheless. A guarded learner is simulated by
-    the plain scan.
+    rounds, and the risk that the learner is stopped nonetheless. It is simulated by the plain scan.
 
     Args:
       learner: any learner that shows one tool per round and has `Learner.probabilities`.
@@ -165,10 +163,6 @@ def guarded(
 
 def static_choice(state: State, query: Float[Array, " d"]) -> Int[Array, ""]:
     """Return the available tool that static retrieval ranks first.
-
-    Args:
-      state: state of a guarded learner.
-      query: embedding [d], not mapped.
 
     Returns:
       The row of the tool [].

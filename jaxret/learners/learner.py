@@ -237,12 +237,7 @@ class Acting(NamedTuple):
 
 
 def acting_by(policy: Policy, logits: PerItem) -> Acting:
-    """Apply a policy to the logits of a learner.
-
-    Args:
-      policy: maps logits to the items shown.
-      logits: (state, query [d]) -> logits [I], minus infinity for absent items.
-    """
+    """Apply a policy to the logits of a learner."""
     of_logits = policy.probabilities
 
     def act(state, query, key):

@@ -42,37 +42,22 @@ if TYPE_CHECKING:
 
 
 class OpenBatch(NamedTuple):
-    """``State.extra``: the factors of the open batch's gradient, and the optimiser's state.
+    """``State.extra``: the factors of the open batch's gradient, and the optimiser's state."""
 
-    Attributes:
-      coefficients: c of each round of the batch [B, I].
-      queries: q / tau of each round of the batch [B, d].
-      count: rounds observed so far [].
-      optimiser: state of the optimiser.
-    """
-
-    coefficients: Float[Array, "B I"]
-    queries: Float[Array, "B d"]
-    count: Int[Array, ""]
-    optimiser: Any
+    coefficients: Float[Array, "B I"]  # c of each round of the batch [B, I]
+    queries: Float[Array, "B d"]  # q / tau of each round of the batch [B, d]
+    count: Int[Array, ""]  # rounds observed so far []
+    optimiser: Any  # state of the optimiser
 
 
 class Batches(NamedTuple):
-    """The structure of a learner that is trained by mini-batches.
+    """The structure of a learner that is trained by mini-batches."""
 
-    Attributes:
-      policy: maps logits to the items shown.
-      estimator: maps one reward to the coefficients c [I].
-      tau: temperature, > 0.
-      batch: B.
-      optimiser: maps the gradient of a batch to the move of Theta.
-    """
-
-    policy: Policy
-    estimator: Estimator
-    tau: float | Float[Array, ""]
-    batch: int
-    optimiser: "GradientTransformation"
+    policy: Policy  # maps logits to the items shown
+    estimator: Estimator  # maps one reward to the coefficients c [I]
+    tau: float | Float[Array, ""]  # temperature, > 0
+    batch: int  # B
+    optimiser: "GradientTransformation"  # maps the gradient of a batch to the move of Theta
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
         """Apply a function [I, d] -> [I', d] to Theta; the moments of the optimiser stay."""
@@ -186,9 +171,6 @@ def adamw(
       schedule: factor of eta by update (not by round); None: 1/sqrt(t).
       estimator: maps one reward to coefficients; None: Eq. (4).
       policy: maps logits to the items shown; None: draws from p.
-
-    Raises:
-      ValueError: if a number is out of its range.
     """
     import optax  # takes half a second, and no other learner needs it
 

@@ -71,15 +71,10 @@ class Calibration(NamedTuple):
 
 
 class ExpertRows(NamedTuple):
-    """Rows and extra state of the experts of one kind; every leaf has a leading axis [g].
+    """Rows and extra state of the experts of one kind; every leaf has a leading axis [g]."""
 
-    Attributes:
-      theta: [g, I, d]; () for experts that stay at the documents.
-      extra: ``State.extra`` of the experts.
-    """
-
-    theta: Any
-    extra: Any
+    theta: Any  # [g, I, d]; () for experts that stay at the documents
+    extra: Any  # ``State.extra`` of the experts
 
 
 class MixtureExtra(NamedTuple):
@@ -104,23 +99,14 @@ class MixtureExtra(NamedTuple):
 
 
 class Blend(NamedTuple):
-    """The structure of a mixture of G experts.
+    """The structure of a mixture of G experts."""
 
-    Attributes:
-      kinds: a `LearnerGrid` per kind of expert, with G settings in total.
-      policy: maps the mixed probabilities to the items shown.
-      log_prior: [G]; a tuple, so that a learner can be hashed.
-      alpha: share of the weights that returns to the prior each round.
-      beta: power of the likelihood.
-      floor: every P_g is clipped to [floor, 1 - floor].
-    """
-
-    kinds: tuple[LearnerGrid, ...]
-    policy: Policy
-    log_prior: tuple[float, ...]
-    alpha: float | Float[Array, ""]
-    beta: float | Float[Array, ""]
-    floor: float
+    kinds: tuple[LearnerGrid, ...]  # a `LearnerGrid` per kind of expert, with G settings in total
+    policy: Policy  # maps the mixed probabilities to the items shown
+    log_prior: tuple[float, ...]  # [G]; a tuple, so that a learner can be hashed
+    alpha: float | Float[Array, ""]  # share of the weights that returns to the prior each round
+    beta: float | Float[Array, ""]  # power of the likelihood
+    floor: float  # every P_g is clipped to [floor, 1 - floor]
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -183,8 +169,7 @@ def mixture(
       beta: power of the likelihood, > 0; the bounds need it to be at most 1.
       floor: every P_g is clipped to [floor, 1 - floor], in (0, 0.5), so that one confident error
         does not remove an expert for good.
-      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0; a million effectively turns
-        calibration off.
+      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0; 1e6 turns calibration off.
       prior: initial weights of the G experts, > 0; None: equal weights.
       policy: maps the mixed probabilities to the items shown; None: greedy.
 
@@ -325,10 +310,6 @@ def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
 
     One matrix of rows and one query map can represent an expert, but not the mixture.
 
-    Args:
-      learner: mixture, possibly wrapped.
-      state: state of the mixture.
-
     Raises:
       ValueError: if the learner is not a mixture.
     """
@@ -342,10 +323,6 @@ def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
 
 def expert_logits(logits: Float[Array, "G I"], axis: Axis) -> Float[Array, "G I"]:
     """Return ``logit p_g(a)`` of every expert and item, with p_g the softmax of an expert.
-
-    Args:
-      logits: softmax logits of the experts [G, I].
-      axis: the mesh axis of the items, or None.
 
     Returns:
       [G, I].
@@ -402,22 +379,13 @@ def update_weights(
 
 
 def expert_state(state: State, rows: ExpertRows) -> State:
-    """Return the state of one expert, with the available items and round of the mixture.
-
-    Args:
-      state: state of the mixture.
-      rows: rows and extra state of the expert, without the axis [g].
-    """
+    """Return the state of one expert, with the available items and round of the mixture."""
     theta = state.theta if isinstance(rows.theta, tuple) else rows.theta
     return State(theta=theta, available=state.available, t=state.t, extra=rows.extra)
 
 
 def is_frozen(kind: LearnerGrid) -> bool:
-    """Return whether no expert of a kind ever moves from the documents.
-
-    Args:
-      kind: experts of one kind, an entry of ``Blend.kinds``.
-    """
+    """Return whether no expert of a kind ever moves from the documents."""
     rules = [rule_of(kind.learner(g)) for g in range(len(kind.settings))]
     return all(
         rule is not None
@@ -430,10 +398,6 @@ def is_frozen(kind: LearnerGrid) -> bool:
 
 def masked_log(p: Float[Array, "*n I"], available: Bool[Array, " I"]) -> Float[Array, "*n I"]:
     """Return logarithms of probabilities that may be 0; minus infinity where an item is absent.
-
-    Args:
-      p: probabilities [..., I].
-      available: [I].
 
     Returns:
       logits [..., I].
@@ -477,10 +441,6 @@ def newton_step(
 def calibrate(line: Float[Array, " 2"], predicted: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """Return ``sigmoid(u predicted + v)``.
 
-    Args:
-      line: u and v [2].
-      predicted: logits [...].
-
     Returns:
       probabilities [...].
     """
@@ -489,9 +449,6 @@ def calibrate(line: Float[Array, " 2"], predicted: Float[Array, "*n"]) -> Float[
 
 def logit(p: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """Return ``ln(p / (1 - p))``, with p clipped to `SOFTMAX_RANGE`.
-
-    Args:
-      p: probabilities [...].
 
     Returns:
       logits [...].

@@ -5,8 +5,7 @@
 
 The defaults are for rows and queries of length 1 and some hundreds of items. The paper's settings
 (tau = 1, eta from 1e-8 to 1e-5) are `paper_adamw`, which needs thousands of updates, and
-`paper_sgd`, which needs more. Equal settings give the same object, and other numbers compile
-nothing.
+`paper_sgd`, which needs more. Equal settings give the same object, other numbers compile nothing.
 """
 
 from typing import Any
@@ -59,15 +58,8 @@ def orag(
       projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
-    return _softmax(
-        "orag",
-        estimators.importance_weighted(divide_by=divide_by),
-        tau,
-        eta,
-        projection,
-        schedule,
-        k,
-    )
+    estimator = estimators.importance_weighted(divide_by=divide_by)
+    return _softmax("orag", estimator, tau, eta, projection, schedule, k)
 
 
 @preset
@@ -174,15 +166,9 @@ def greedy(
       projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
-    return rank_one(
-        "greedy",
-        estimator=estimator or estimators.bandit_likelihood(),
-        policy=policies.greedy(k=k),
-        tau=tau,
-        eta=eta,
-        projection=projection,
-        schedule=schedule,
-    )
+    parts: dict[str, Any] = {"projection": projection, "schedule": schedule}
+    parts["estimator"] = estimator or estimators.bandit_likelihood()
+    return rank_one("greedy", policy=policies.greedy(k=k), tau=tau, eta=eta, **parts)
 
 
 @preset
@@ -201,15 +187,9 @@ def full_information(
       projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
-    return rank_one(
-        "full_information",
-        estimator=estimators.full_information(),
-        policy=policies.greedy(),
-        tau=tau,
-        eta=eta,
-        projection=projection,
-        schedule=schedule,
-    )
+    parts: dict[str, Any] = {"projection": projection, "schedule": schedule}
+    parts["estimator"] = estimators.full_information()
+    return rank_one("full_information", policy=policies.greedy(), tau=tau, eta=eta, **parts)
 
 
 @preset
@@ -261,12 +241,7 @@ def centred(
 
 @preset
 def low_rank(
-    *,
-    tau: float = 0.02,
-    eta: float = 6e-4,
-    rate: float = 3.0,
-    rank: int = 32,
-    map_every: int = 1,
+    *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, rank: int = 32, map_every: int = 1
 ) -> Learner:
     """Learn as `mapped`, with a map of low rank.
 

@@ -131,9 +131,6 @@ def rank_one(
       schedule: factor of ``eta`` by round; None: constant.
       tau: temperature, > 0; may be traced.
       eta: step size, >= 0; may be traced.
-
-    Raises:
-      ValueError: if a temperature or step size is out of its range.
     """
     tau, eta = as_number(tau), as_number(eta)
     require("tau", tau, "> 0", lambda x: x > 0)
@@ -154,10 +151,6 @@ def from_rule(name: str, rule: Rule) -> Learner:
 
     ``State.extra`` is (query map, memory of the preconditioner), or () if only rows are learnt. The
     query map is a `jaxret.rules.query_maps.TiledMap` if it is updated once per tile.
-
-    Args:
-      name: name of the learner in tables.
-      rule: parts of the learner.
     """
 
     def init(theta, available=None):
@@ -266,10 +259,6 @@ def step(
 def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "n I"]:
     """Return ``Theta q``, minus infinity where an item is absent.
 
-    Args:
-      state: state of any learner; ``extra`` is not read.
-      queries: [n, d].
-
     Returns:
       [n, I].
     """
@@ -306,8 +295,7 @@ def coefficients(
       estimator: maps a reward to coefficients.
       z: logits [I], minus infinity where an item is absent.
       choice: choice of one item, or fields [k].
-      feedback: feedback whose reward has the shape of the choice, with labels if the estimator is
-        an oracle.
+      feedback: feedback whose reward has the shape of the choice, with labels for an oracle.
       axis: the mesh axis of the items, or None.
 
     Returns:
@@ -353,10 +341,6 @@ def coefficients(
 def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:
     """Return ``eta_t / tau``, the step of a row per unit of coefficient in round t.
 
-    Args:
-      rule: rule of the learner.
-      t: number of the round [].
-
     Returns:
       [].
     """
@@ -364,10 +348,7 @@ def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:
 
 
 def conditioned(
-    preconditioner: Preconditioner,
-    memory: Any,
-    c: Float[Array, "*n I"],
-    u: Float[Array, "*n d"],
+    preconditioner: Preconditioner, memory: Any, c: Float[Array, "*n I"], u: Float[Array, "*n d"]
 ) -> tuple[Any, Float[Array, "*n I"], Float[Array, "*n d"]]:
     """Precondition the step ``c u^T`` of one round, or of n rounds in sequence.
 

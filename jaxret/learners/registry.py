@@ -78,10 +78,6 @@ def learners() -> Listing:
 def restore(name: str, origin: tuple[str, str] | None) -> Learner:
     """Restore a learner from its origin.
 
-    Args:
-      name: name of the learner.
-      origin: ``facts.origin`` of the learner.
-
     Raises:
       ValueError: if no preset makes a learner of this name.
     """

@@ -5,8 +5,7 @@
 Rewards are expensive and gradient steps are cheap. A learner whose estimator is a likelihood can
 learn from a reward any number of times: the gradient of ``-log P(y | q, a)`` at the current Theta
 needs no new feedback, and vanishes once the model agrees with the reward. (The gradient of Eq. (4)
-does not vanish: after a success it is ``p - 1 / pi`` however large p is, and unprojected rows
-diverge.)
+does not vanish: after a success it is ``p - 1 / pi`` however large p is, and free rows diverge.)
 
 The buffer holds the last C rounds. The slots that a round samples depend only on the round's number
 and on the number of rounds observed before. If every round is observed, the samples of a block are
@@ -25,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners.learner import ChangeRows, Learner, where_observed
 from jaxret.learners.rank_one import Rule, relearn, rule_of
+from jaxret.learners.wrappers import wrap
 from jaxret.runtime.validate import require
 from jaxret.types import Choice, PRNGKey, State
 
@@ -47,33 +47,22 @@ class Rewards(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Slots of the buffer.
+    """Slots of the buffer."""
 
-    Attributes:
-      own: slot into which each round is written [B].
-      sampled: slots that each round replays [B, n].
-    """
-
-    own: Int[Array, " B"]
-    sampled: Int[Array, "B n"]
+    own: Int[Array, " B"]  # slot into which each round is written [B]
+    sampled: Int[Array, "B n"]  # slots that each round replays [B, n]
 
 
 class Replay(NamedTuple):
     """The structure of a rank-one learner with experience replay.
 
     ``State.extra`` is (the extra of the rule, `ReplayBuffer`, the number of observed rounds []).
-
-    Attributes:
-      rule: rule of the learner.
-      per_round: n, past rounds per round.
-      capacity: C, rounds in the buffer.
-      seed: seed of the samples.
     """
 
-    rule: Rule
-    per_round: int
-    capacity: int
-    seed: int
+    rule: Rule  # rule of the learner
+    per_round: int  # n, past rounds per round
+    capacity: int  # C, rounds in the buffer
+    seed: int  # seed of the samples
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
         """Apply a function [I, d] -> [I', d] to Theta."""
@@ -137,17 +126,12 @@ def with_experience_replay(
         inner = relearn(rule, inner, old.query, choices, old.reward, counts)
         return where_observed(feedback, state, inner._replace(extra=(inner.extra, buffer, count)))
 
-    def of_inner(function):
-        return None if function is None else lambda s, *args: function(without_buffer(s), *args)
-
-    return Learner(
-        name=f"{learner.name}+replay",
+    return wrap(
+        learner,
+        f"{learner.name}+replay",
+        unwrap=without_buffer,
         init=init,
-        act=of_inner(learner.act),
         update=update,
-        scores=of_inner(learner.scores),
-        logits=of_inner(learner.logits),
-        probabilities=of_inner(learner.probabilities),
         structure=Replay(rule, per_round, capacity, seed),
     )
 
@@ -190,10 +174,6 @@ def push(
 
 def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
     """Return the key of round t's samples, which is independent of the policy's key.
-
-    Args:
-      seed: seed of the samples.
-      t: number of the round [].
 
     Returns:
       The key [].

@@ -103,23 +103,14 @@ def wrap(
 
 
 def innermost(learner: Learner, state: State) -> tuple[Learner, State]:
-    """Remove all wrappers from a learner and its state.
-
-    Args:
-      learner: any learner.
-      state: state of the learner.
-    """
+    """Remove all wrappers from a learner and its state."""
     while isinstance(learner.structure, Wrapped):
         learner, state = learner.structure.inner, learner.structure.unwrap(state)
     return learner, state
 
 
 def with_query_map(
-    learner: Learner,
-    query_map: QueryMap | None = None,
-    *,
-    rate: float = 3.0,
-    map_every: int = 1,
+    learner: Learner, query_map: QueryMap | None = None, *, rate: float = 3.0, map_every: int = 1
 ) -> Learner:
     """Add a query map to a rank-one learner.
 

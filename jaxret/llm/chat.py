@@ -8,8 +8,7 @@ asked again. Answers that parse are stored under the hash of the question, so an
 asks no question twice. `Chat.weigh` returns the probabilities of a few words as the first token of
 the answer, which costs one token instead of a sentence.
 
-Time-outs, 429 and server errors are retried with growing pauses by the ``openai`` package (extra
-``llm``).
+Time-outs, 429 and server errors are retried by the ``openai`` package (extra ``llm``).
 """
 
 import hashlib
@@ -94,15 +93,7 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """A client of an endpoint.
-
-    Args:
-      endpoint: the model and the settings of its requests.
-
-    Raises:
-      ImportError: the package ``openai`` is not installed.
-      ValueError: the variable of the key is not set, or a setting is out of range.
-    """
+    """A client of an endpoint."""
 
     def __init__(self, endpoint: Endpoint):
         for name in ("retries", "temperature"):
@@ -142,10 +133,6 @@ class Connection:
     def __call__(self, messages: Messages, options: dict[str, Any]) -> Answer:
         """Send one request.
 
-        Args:
-          messages: the conversation.
-          options: options of the request, from `Endpoint.options`.
-
         Raises:
           Unanswered: the endpoint refuses or fails.
         """
@@ -156,12 +143,8 @@ class Connection:
         except (self._error, ValueError) as error:  # ValueError: a body that is not JSON
             where = end.base_url or "api.openai.com"
             raise Unanswered(f"{end.model} at {where}: {error}") from error
-        usage: dict[str, int] = {}
-        if answer.usage is not None:
-            usage = {
-                "prompt_tokens": answer.usage.prompt_tokens,
-                "completion_tokens": answer.usage.completion_tokens,
-            }
+        counts = ("prompt_tokens", "completion_tokens") if answer.usage is not None else ()
+        usage: dict[str, int] = {name: getattr(answer.usage, name) for name in counts}
         choice = answer.choices[0] if answer.choices else None
         message = choice and choice.message
         return Answer(
@@ -226,10 +209,6 @@ class Chat:
 
         Capitals and blanks of tokens are ignored. A word that is not among the `LIKELIEST` most
         probable tokens has probability 0, so the probabilities need not sum to one.
-
-        Args:
-          messages: the question.
-          words: lower-case words.
 
         Raises:
           Unanswered: none of the words is among the likeliest tokens, the endpoint returns no
@@ -349,11 +328,7 @@ class Chat:
                 self._count(malformed=1)
                 continue
             if path is not None:
-                kept: dict[str, Any] = {
-                    "messages": list(messages),
-                    "answer": answer.text,
-                    "usage": answer.usage,
-                }
+                kept = {"messages": list(messages), "answer": answer.text, "usage": answer.usage}
                 if answer.first:
                     kept["first"] = answer.first
                 write_whole(path, json.dumps(kept))

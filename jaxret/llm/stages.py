@@ -21,7 +21,7 @@ from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from jaxret.llm.chat import Chat, Malformed, Messages, Schema, Unanswered
-from jaxret.llm.prompts import Prompt, load_prompt
+from jaxret.llm.prompts import load_prompt
 from jaxret.runtime.validate import require
 
 T = TypeVar("T")
@@ -169,7 +169,6 @@ def ask_checked(
     attempts: int,
     title: str,
     schemas: Sequence[Schema] | None = None,
-    retry: Prompt = RETRY,
 ) -> Answers[T]:
     """Ask questions, and ask again where an answer fails its check.
 
@@ -180,7 +179,6 @@ def ask_checked(
       attempts: largest number of answers to a question.
       title: title of the progress bar.
       schemas: n schemas of the answers, used if `Endpoint.format` is ``"schema"``.
-      retry: the prompt that states why an answer cannot be used.
 
     Raises:
       ValueError: attempts is below 1.
@@ -212,7 +210,7 @@ def ask_checked(
             except Wrong as error:
                 failures[error.kind] += 1
                 answer = {"role": "assistant", "content": text}
-                conversations[i] += [answer, *retry.messages(reason=str(error))]
+                conversations[i] += [answer, *RETRY.messages(reason=str(error))]
                 wrong.append(i)
         waiting = wrong
         if not waiting:
@@ -223,10 +221,6 @@ def ask_checked(
 
 def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:
     """Read the JSON object in an answer, ignoring the text around it and the model's reasoning.
-
-    Args:
-      text: the answer.
-      fields: the fields that the object must have.
 
     Raises:
       Wrong: of kind ``not_json``, or of kind ``fields`` where a field is missing.
@@ -244,10 +238,6 @@ def json_object(text: str, fields: Collection[str]) -> dict[str, Any]:
 
 def sentence(value: Any, field: str) -> str:
     """Return a text on one line.
-
-    Args:
-      value: the text.
-      field: its name, for the message.
 
     Raises:
       Wrong: of kind ``fields``, if the value is not a text or is blank.

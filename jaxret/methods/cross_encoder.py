@@ -44,11 +44,7 @@ from jaxret.types import Params
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TrainingConfig):
-    """Settings for small machines: a batch is 8 x 8 pairs.
-
-    Raises:
-      ValueError: for a value out of its range, naming the field.
-    """
+    """Settings for small machines: a batch is 8 x 8 pairs."""
 
     candidates: int = 8  # N, the right one among them; as many are reranked
     leave_out: bool = False  # leaves each training query out of Tool2Vec's means of its tools
@@ -83,8 +79,7 @@ def fit(
     """Train the cross-encoder.
 
     Args:
-      task: the training queries, with texts, documents and an encoder, whose backbone is trained
-        further.
+      task: the training queries, with texts, documents and an encoder, whose backbone is trained.
       config: the settings.
       validation: the queries on which the best step is chosen.
       first: the stage whose candidates are reranked; None: Tool2Vec of the task.
@@ -124,19 +119,8 @@ def fit(
     def with_params(now):
         return untrained._replace(params=(now, table))
 
-    best = trained(
-        name,
-        config,
-        task,
-        validation,
-        seed=seed,
-        folder=folder,
-        hooks=hooks,
-        start=params,
-        objective=objective,
-        model=with_params,
-        first=stage,
-    )
+    about = (name, config, task, validation, seed, folder, hooks)
+    best = trained(*about, start=params, objective=objective, model=with_params, first=stage)
     return with_params(best)
 
 

@@ -56,11 +56,7 @@ Embed: TypeAlias = Callable[..., Float[Array, "B d"]]
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(TrainingConfig):
-    """Settings of all four objectives.
-
-    Raises:
-      ValueError: for a value out of its range, naming the field.
-    """
+    """Settings of all four objectives."""
 
     lora: Lora | None = None  # None trains all parameters
 
@@ -87,11 +83,7 @@ _RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Query2Query(EncoderConfig):
-    """Settings for small machines: fewer triplets a query than in the reference.
-
-    Raises:
-      ValueError: for a value out of its range, naming the field.
-    """
+    """Settings for small machines: fewer triplets a query than in the reference."""
 
     window: int = 100  # nearest training queries to choose triplets from
     per_anchor: int | None = 1  # triplets a query; None: all of up to 25
@@ -104,11 +96,7 @@ class Query2Query(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Query2Desc(EncoderConfig):
-    """Settings for small machines: one random negative for each of a query's tools.
-
-    Raises:
-      ValueError: for a value out of its range, naming the field.
-    """
+    """Settings for small machines: one random negative for each of a query's tools."""
 
     document_limit: int | None = None  # tokens a document is cut to; None: what the encoder reads
     negatives: int = 1  # drawn a query; each of its tools meets each of them
@@ -120,11 +108,7 @@ class Query2Desc(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DPR(EncoderConfig):
-    """Settings for small machines.
-
-    Raises:
-      ValueError: for a value out of its range, naming the field.
-    """
+    """Settings for small machines."""
 
     document_limit: int | None = None  # tokens a document is cut to; None: what the encoder reads
     negatives: int = 1  # the first stage's best wrong tools
@@ -136,11 +120,7 @@ class DPR(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolEmbed(EncoderConfig):
-    """Settings for small machines: a batch is 16 x 7 texts.
-
-    Raises:
-      ValueError: for a value out of its range, naming the field.
-    """
+    """Settings for small machines: a batch is 16 x 7 texts."""
 
     document_limit: int | None = None  # tokens a document is cut to; None: what the encoder reads
     negatives: int = 5  # tools drawn at random for each pair
@@ -192,8 +172,7 @@ def fit(
 
     Raises:
       ValueError: if the task lacks texts, documents or an encoder with weights, the objective is
-        unknown, the config is another objective's, or an objective other than "dpr" is given a
-        first stage.
+        unknown, the config is another objective's, or one other than "dpr" has a first stage.
     """
     require_one_of("objective", objective, CONFIGS)
     config = CONFIGS[objective]() if config is None else config
@@ -219,14 +198,9 @@ def fit(
     def made() -> Objective:
         return _objective(embed, task, config, stage, seed, hooks)._replace(frozen=part.frozen)
 
+    about = (name, config, task, validation, seed, folder, hooks)
     best = trained(
-        name,
-        config,
-        task,
-        validation,
-        seed=seed,
-        folder=folder,
-        hooks=hooks,
+        *about,
         start=part.start,
         objective=made,
         model=lambda now: fitted(now, -(-len(task) // USAGE)),

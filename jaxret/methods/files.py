@@ -81,8 +81,7 @@ def load(folder: str | Path, encoder: Encoder | None = None) -> Any:
 
     Raises:
       FileNotFoundError: if the folder holds no model.
-      ValueError: if the method or one of its settings is unknown, or the method needs an encoder
-        with weights.
+      ValueError: for an unknown method or setting, or a method that needs an encoder with weights.
     """
     folder = Path(folder)
     if not (folder / MODEL).is_file():

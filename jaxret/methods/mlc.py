@@ -46,11 +46,7 @@ SCALE = 20.0  # scale of the first logits, as multiples of the cosine
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TrainingConfig):
-    """Settings for small machines: the head starts from Tool2Vec, so that few epochs are enough.
-
-    Raises:
-      ValueError: for a value out of its range, naming the field.
-    """
+    """Settings for small machines: the head starts from Tool2Vec, so that few epochs are enough."""
 
     pool: Pool = "mean"  # context: first token, dense layer, activation
     head: Literal["tool2vec", "random"] = "tool2vec"  # initial head; the reference's is random
@@ -105,17 +101,9 @@ def fit(
         loss = LOSSES[config.objective]
         return classification(network, tokens, task.labels, loss=loss, size=config.size, seed=seed)
 
+    about = (name, config, task, validation, seed, folder, hooks)
     best = trained(
-        name,
-        config,
-        task,
-        validation,
-        seed=seed,
-        folder=folder,
-        hooks=hooks,
-        start=params,
-        objective=objective,
-        model=lambda now: untrained._replace(params=now),
+        *about, start=params, objective=objective, model=lambda now: untrained._replace(params=now)
     )
     return untrained._replace(params=best)
 

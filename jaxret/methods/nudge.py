@@ -56,12 +56,7 @@ class Config:
 
 
 def fit(
-    task: Task,
-    config: Config,
-    *,
-    validation: Task,
-    name: str = "nudge",
-    cache: Path | None = None,
+    task: Task, config: Config, *, validation: Task, name: str = "nudge", cache: Path | None = None
 ) -> Retriever:
     """Move the documents' embeddings of a task.
 

@@ -44,11 +44,7 @@ TOOLS = ("tool2vec", "documents")
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TrainingConfig):
-    """Settings for small machines.
-
-    Raises:
-      ValueError: for a value out of its range, naming the field.
-    """
+    """Settings for small machines."""
 
     candidates: int = 32  # N
     first_weights: tuple[float, ...] = (0.0, 5.0, 10.0, 20.0)  # that `with_first` tries
@@ -129,14 +125,9 @@ def fit(
     def with_params(now):
         return untrained._replace(params=(now, table))
 
+    about = (name, config, task, validation, seed, folder, hooks)
     best = trained(
-        name,
-        config,
-        task,
-        validation,
-        seed=seed,
-        folder=folder,
-        hooks=hooks,
+        *about,
         start=params,
         objective=objective,
         model=with_params,
@@ -147,11 +138,7 @@ def fit(
 
 
 def with_first(
-    trained: Reranker,
-    weights: Sequence[float],
-    *,
-    validation: Task,
-    first: FirstStage | Retriever,
+    trained: Reranker, weights: Sequence[float], *, validation: Task, first: FirstStage | Retriever
 ) -> Reranker:
     """Add the first stage's score, with the weight that validates best.
 

@@ -39,11 +39,7 @@ _BATCH = 64  # queries at a time: 64 x K x d numbers
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of the gradient descent on a query.
-
-    Raises:
-      ValueError: for a value out of its range, naming the field.
-    """
+    """Settings of the gradient descent on a query."""
 
     steps: tuple[int, ...] = (10, 30, 100, 300)  # to try; the best on validation queries is taken
     learning_rate: float = 2.5e-3
@@ -61,8 +57,7 @@ class Config:
 class SecondSearch:
     """``second(texts, judged) -> ranking`` of the whole catalogue, from a reranker's lists.
 
-    It is neither a reranker, which returns the candidates that it is given, nor a retriever, which
-    needs no list.
+    It is no reranker, which returns the given candidates, and no retriever, which needs no list.
     """
 
     name: str

@@ -85,10 +85,6 @@ def build(config: Any, params: Params, encoder: Encoder | None, name: str) -> Re
 def embeddings(task: Task, config: Config = Config()) -> Float[np.ndarray, "I d"]:
     """Compute Tool2Vec's embeddings of a training task.
 
-    Args:
-      task: the training queries, their tools and the documents.
-      config: the settings.
-
     Returns:
       one row per tool [I, d], on the host.
     """
@@ -170,8 +166,7 @@ def own_left_out(
 
     A training query is part of the means of its own tools. To that query the means are closer than
     they will be to new queries, the more so the fewer queries a tool has, and a reranker trained on
-    them learns to find a query in its own mean. Leaving the query out is ours; the paper does not
-    mention it.
+    them learns to find a query in its own mean. Leaving the query out is ours.
 
     Args:
       queries: unit vectors of the training queries [N, d].

@@ -22,11 +22,10 @@ is the answer:
     <|im_start|>assistant <think> </think>
 
 Its words, in ``prompts/``, are ours. The paper's Figure 8 has no instruction, its code puts one in
-front of the query, and Qwen3's rerankers give it a line of its own; ``place`` selects the form.
-A document is cut before it is inserted, so that the rest of the question is never lost; Tool-REX's
+front of the query, and Qwen3's rerankers give it a line of its own; ``place`` selects the form. A
+document is cut before it is inserted, so that the rest of the question is never lost; Tool-REX's
 code cuts the whole and loses its end. A line ends between the part up to the document
-(`Verdict.heads`) and the rest (`Verdict.tails`), so each part is tokenised once and their tokens
-are joined.
+(`Verdict.heads`) and the rest (`Verdict.tails`), which are tokenised once and joined.
 
 The device joins the pairs from stored tokens, sorts them by length, and runs them through the model
 in groups, each cut to one of three lengths, so that short pairs cost less.
@@ -93,8 +92,7 @@ class Config(TrainingConfig):
     """Settings for a small model.
 
     Raises:
-      ValueError: for a value out of its range, naming the field, or a prompt without its
-        placeholders.
+      ValueError: for a value out of its range, or a prompt without its placeholders.
       FileNotFoundError: for a prompt that does not exist.
     """
 
@@ -188,19 +186,8 @@ def fit(
             seed=seed,
         )._replace(frozen=part.frozen)
 
-    best = trained(
-        name,
-        config,
-        task,
-        validation,
-        seed=seed,
-        folder=folder,
-        hooks=hooks,
-        start=part.start,
-        objective=objective,
-        model=with_params,
-        first=stage,
-    )
+    about = (name, config, task, validation, seed, folder, hooks)
+    best = trained(*about, start=part.start, objective=objective, model=with_params, first=stage)
     return with_params(best)
 
 
@@ -270,8 +257,7 @@ def verdicts(
       tails: the tokens of each tool from the document on, from `Verdict.tails`.
       pairs: query, right tool, wrong tools [P, 2 + m], padded with -1, from
         `jaxret.training.negatives`; a row gives up to 1 + m examples.
-      drop_words: largest share of a query's words that is dropped, drawn again in each batch; not
-        in the paper.
+      drop_words: largest share of a query's words that is dropped, anew in each batch; ours.
       size: examples per batch.
       seed: seed of the order.
 

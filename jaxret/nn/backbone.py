@@ -48,15 +48,13 @@ class Backbone(NamedTuple):
         Args:
           dtype: dtype of all parameters.
           mesh: devices of the parameters; None: the default device.
-          rules: sharding rules by path, such as `qwen3.tensor_parallel`; other parameters are
-            replicated.
+          rules: sharding rules by path, such as `qwen3.tensor_parallel`; the rest is replicated.
 
         Returns:
           A tree of ``jax.ShapeDtypeStruct``, for `jaxret.nn.placement.memory_report`.
 
         Raises:
-          ValueError: if there are rules but no mesh, or a rule splits more axes than a parameter
-            has.
+          ValueError: if there are rules but no mesh, or a rule splits too many axes.
         """
         return placement.placed(self.network().shapes(), dtype=dtype, mesh=mesh, rules=rules)
 
@@ -75,8 +73,7 @@ class Backbone(NamedTuple):
           dtype: dtype of the parameters, for any dtype of the file. bfloat16 halves the memory, for
             inference and LoRA; training all parameters needs float32.
           mesh: devices of the parameters; None: the default device.
-          rules: sharding rules by path, such as `qwen3.tensor_parallel`; other parameters are
-            replicated.
+          rules: sharding rules by path, such as `qwen3.tensor_parallel`; the rest is replicated.
 
         Raises:
           ValueError: if tensors do not fit, or a file is damaged.

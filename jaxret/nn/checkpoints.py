@@ -1,8 +1,7 @@
 """Published checkpoints: locates the files, reads them, and renames the tensors.
 
 A checkpoint is a directory with ``config.json``, ``tokenizer.json`` and ``model.safetensors``, or
-shards in place of the last (`jaxret.nn.tensor_files`). Errors list all problems at once, by file or
-tensor name.
+shards in place of the last (`jaxret.nn.tensor_files`). Errors list all problems at once, by name.
 """
 
 import hashlib
@@ -105,8 +104,7 @@ def convert(
       keys: translation of the names; an expression must match a whole name.
       shapes: required parameters, from `Module.shapes` or `Backbone.shapes`. Arrays are cast to
         their dtypes and placed by their shardings, one at a time.
-      prefix: prefix to drop from names, e.g. ``'bert.'`` in a checkpoint that contains the encoder
-        as a part.
+      prefix: prefix to drop from names, e.g. ``'bert.'`` where the encoder is a part.
 
     Raises:
       ValueError: if tensors are missing, left over or of another shape.

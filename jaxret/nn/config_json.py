@@ -16,11 +16,7 @@ NAMES = {
 
 
 def read_json(source: Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name of a source for messages, and its content.
-
-    Args:
-      source: the file, or its content as a dict.
-    """
+    """Return the name of a source for messages, and its content."""
     if isinstance(source, Mapping):
         return "config", dict(source)
     return str(source), json.loads(Path(source).read_text())

@@ -137,10 +137,8 @@ class Deberta(Network):
         self.relative = embed(2 * config.buckets)
         self.relative_norm = norm(config.hidden, config.eps, rngs)
         self.config, self.compute = config, compute
-        blocks = {
-            str(i): DisentangledBlock(config, compute, rngs=rngs) for i in range(config.layers)
-        }
-        self.blocks = nnx.Dict(blocks)
+        blocks = (DisentangledBlock(config, compute, rngs=rngs) for _ in range(config.layers))
+        self.blocks = nnx.Dict({str(i): block for i, block in enumerate(blocks)})
 
     def embed(
         self,
@@ -186,11 +184,7 @@ class DisentangledBlock(Block):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
-        """Add the terms of distances to q k^T, and divide by sqrt(3 e).
-
-        Returns:
-          A score for each pair of tokens [B, heads, L, L].
-        """
+        """Add the terms of distances to q k^T, and divide by sqrt(3 e)."""
         r, where = context
         r = dropout(r, self.rate, key)
         q_r, k_r = (self.split(f(r), len(r)) for f in (self.query, self.key))

@@ -19,8 +19,7 @@ class Module(NamedTuple):
     """A network as two pure functions.
 
     ``init(key)`` consumes the key; ``apply(params, *args, **kwargs)`` calls the network.
-    ``bind(params)`` returns the network as an object, for code that changes its layers, such as
-    `jaxret.nn.lora`.
+    ``bind(params)`` returns the network as an object, whose layers `jaxret.nn.lora` changes.
     """
 
     init: Callable[[PRNGKey], Params]

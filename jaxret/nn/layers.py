@@ -1,8 +1,7 @@
 """Layers of the networks, and the settings of their computation.
 
 Parameters are float32 unless loaded as another dtype (`Backbone.load`). `Compute` has the other
-settings: the dtype of matrix products, whether blocks are recomputed in the backward pass, and
-dropout.
+settings: the dtype of matrix products, recomputation in the backward pass, and dropout.
 """
 
 from dataclasses import dataclass

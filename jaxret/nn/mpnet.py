@@ -168,10 +168,6 @@ class BiasedBlock(Block):
         context: Context,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B heads L L"]:
-        """Add the bias to q k^T / sqrt(e).
-
-        Returns:
-          A score for each pair of tokens [B, heads, L, L].
-        """
+        """Add the bias to q k^T / sqrt(e)."""
         (bias,) = context
         return super().scores(q, k, context) + bias

@@ -50,8 +50,7 @@ class Network(nnx.Module):
           ids: token numbers [B, L] below V.
           positions: positions in the text [B, L], from 0; None: 0, 1, .., L - 1. BERT and MPNet
             add their embeddings; the others need them only in `run`.
-          types: [B, L], 0, and 1 in the second text of a pair; None: 0. Only BERT adds their
-            embeddings.
+          types: [B, L], 0, and 1 in the second text of a pair; None: 0. Only BERT has them.
 
         Returns:
           Inputs of the first block [B, L, H].

@@ -31,8 +31,7 @@ def placed(
       shapes: shapes from `jaxret.nn.functional.Module.shapes`.
       dtype: dtype of all parameters.
       mesh: devices of the parameters; None: the default device.
-      rules: sharding rules by path (`jaxret.runtime.sharding.by_path`); other parameters are
-        replicated.
+      rules: sharding rules by path (`jaxret.runtime.sharding.by_path`); the rest is replicated.
 
     Raises:
       ValueError: if rules are given without a mesh.
@@ -51,11 +50,7 @@ def placed(
 
 
 def device_bytes(params: Params) -> int:
-    """Return the bytes of the parameters on each of their devices.
-
-    Args:
-      params: arrays, or shapes from `placed`.
-    """
+    """Return the bytes of the parameters on each of their devices."""
     return sum(_local(leaf) for leaf in jax.tree.leaves(params))
 
 
@@ -63,9 +58,6 @@ def memory_report(params: Params) -> str:
     """Describe the memory of parameters: in total, per device, and of the largest array.
 
     Gradients, the optimiser's state and activations are not included.
-
-    Args:
-      params: arrays, or shapes from `placed`.
     """
     leaves = jax.tree.leaves_with_path(params)
     count = sum(math.prod(leaf.shape) for _, leaf in leaves)

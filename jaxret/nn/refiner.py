@@ -62,8 +62,7 @@ def refiner(
       width: d, the width of the tools' vectors.
       places: positions of the tools: "shared" after the last token, "rank" consecutively from
         there, "reference" after the padding.
-      projection: initial projection of the tools' vectors: "identity" keeps directions, "normal" is
-        random.
+      projection: initial projection of the tools' vectors: "identity" or random ("normal").
       compute: dtypes, checkpointing, dropout. The reference trains without dropout.
 
     Raises:
@@ -96,13 +95,8 @@ class Refiner(nnx.Module):
     ):
         hidden = backbone.config.hidden
         self.backbone = backbone.build(compute, rngs)
-        self.projection = nnx.Linear(
-            width,
-            hidden,
-            kernel_init=STARTS[projection],
-            dtype=jnp.dtype(compute.dtype),
-            rngs=rngs,
-        )
+        start, dtype = STARTS[projection], jnp.dtype(compute.dtype)
+        self.projection = nnx.Linear(width, hidden, kernel_init=start, dtype=dtype, rngs=rngs)
         self.score = linear(hidden, 1, compute, rngs)
         self.places = places
 
@@ -117,13 +111,9 @@ class Refiner(nnx.Module):
     ) -> Float[Array, "B N"]:
         length = ids.shape[1]
         token_positions, tool_positions = positions(mask, candidates.shape[1], self.places)
-        x = jnp.concatenate(
-            [
-                self.backbone.embed(ids, token_positions),
-                self.backbone.inject(self.projection(tools), tool_positions).astype(jnp.float32),
-            ],
-            axis=1,
-        )
+        tokens = self.backbone.embed(ids, token_positions)
+        vectors = self.backbone.inject(self.projection(tools), tool_positions)
+        x = jnp.concatenate([tokens, vectors.astype(jnp.float32)], axis=1)
         present = jnp.concatenate([mask, candidates], axis=1)
         everywhere = jnp.concatenate([token_positions, tool_positions], axis=1)
         hidden = self.backbone.run(x, present, everywhere, key=fold(key, 0))

@@ -1,7 +1,6 @@
 """Lazily read tensors of a checkpoint, in one file or in shards.
 
-A large checkpoint has files ``model-00001-of-00004.safetensors``, .. and an index from tensors to
-shards.
+A large checkpoint has files ``model-00001-of-00004.safetensors``, .. and an index.
 """
 
 import json
@@ -33,8 +32,7 @@ def load_safetensors(path: Path) -> dict[str, np.ndarray]:
     overwrite a file while an array is in use.
 
     Args:
-      path: a ``.safetensors`` file, or a directory with ``model.safetensors`` or with the shards
-        of an index.
+      path: a ``.safetensors`` file, or a directory with ``model.safetensors`` or with shards.
 
     Raises:
       FileNotFoundError: if files are missing.

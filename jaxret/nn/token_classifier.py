@@ -35,8 +35,8 @@ def token_classifier(
 ) -> Module:
     """Build ``apply(params, ids, mask, key=None) -> logits [B, n]``, float32.
 
-    ``ids`` and ``mask`` are [B, L]. Parameters: ``backbone/..``, and ``head/kernel`` [H, n] if the
-    head is not tied.
+    ``ids`` and ``mask`` are [B, L]. Parameters: ``backbone/..``, and ``head/kernel`` [H, n] unless
+    tied.
 
     Args:
       backbone: a decoder.
@@ -77,8 +77,7 @@ def load_token_classifier(
       rules: sharding rules by path; other parameters are replicated.
 
     Raises:
-      ValueError: if tensors do not fit; a checkpoint for embeddings lacks the head, unless it is
-        tied.
+      ValueError: if tensors do not fit; a checkpoint for embeddings lacks an untied head.
     """
     shapes = token_classifier(backbone, words).shapes()
     tensors = load_safetensors(path)
@@ -105,17 +104,11 @@ class TokenClassifier(nnx.Module):
     ):
         self.backbone = backbone.build(compute, rngs)
         self.words, self.tied = tuple(words), tied
-        if (
-            not tied
-        ):  # in float32, since bfloat16 has 8 bits, which ties the scores of many documents
+        if not tied:  # in float32: the 8 bits of bfloat16 tie the scores of many documents
             self.head = linear(backbone.config.hidden, len(words), Compute(), rngs, bias=False)
 
     def __call__(
-        self,
-        ids: Int[Array, "B L"],
-        mask: Bool[Array, "B L"],
-        *,
-        key: PRNGKey | None = None,
+        self, ids: Int[Array, "B L"], mask: Bool[Array, "B L"], *, key: PRNGKey | None = None
     ) -> Float[Array, "B n"]:
         last = last_pool(self.backbone(ids, mask, key=key), mask)
         if not self.tied:

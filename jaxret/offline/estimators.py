@@ -16,8 +16,7 @@ DR is unbiased for every m that was not fitted on the round itself, and its vari
 approaches r. Switch-DR and DRos (optimistic shrinkage) rely on m if weights are large: both become
 DR as s and l go to infinity, and the model alone for s = 0 and l = 0. MIPS weights the group of the
 used tool (``g``, k-means groups of Theta): it is unbiased if all tools of a group have the same
-reward for a query. With one group per tool MIPS is IPS, and with a single group it is the mean of
-the log.
+reward for a query. With one group per tool MIPS is IPS, with a single group the mean of the log.
 
 s and l are tuned on the log, as [5] does for s: the value of a grid is chosen that minimises the
 estimated variance plus the square of a bound on the bias. As rewards and m lie in [0, 1], the bias
@@ -43,10 +42,6 @@ Terms = Float[np.ndarray, " T"]
 def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
     """Compute the terms of IPS, or of MIPS.
 
-    Args:
-      weight: w, ``pi / p`` of the tool that was used in each round, or w_g of its group [T], >= 0.
-      reward: y of the tool that was used [T], in [0, 1].
-
     Returns:
       terms [T].
     """
@@ -55,10 +50,6 @@ def inverse_propensity(weight: Terms, reward: Terms) -> Terms:
 
 def self_normalised(weight: Terms, reward: Terms) -> Terms:
     """Compute the terms of SNIPS, which are 0 if all weights are 0.
-
-    Args:
-      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
-      reward: y of the tool that was used [T], in [0, 1].
 
     Returns:
       terms [T].
@@ -107,10 +98,6 @@ def switched(weight: Terms, most: float) -> Terms:
 
 def shrunk(weight: Terms, scale: float) -> Terms:
     """Shrink weights optimistically: DR with these weights is DRos.
-
-    Args:
-      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
-      scale: l > 0, of the size of a squared weight: a smaller one shrinks large weights more.
 
     Returns:
       weights [T].

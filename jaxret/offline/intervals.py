@@ -63,17 +63,13 @@ class ConfidenceSequence(NamedTuple):
     high: Float[np.ndarray, " m"]
 
 
-def checked_times(rounds: int, count: int = 100) -> Int[np.ndarray, " m"]:
+def checked_times(rounds: int) -> Int[np.ndarray, " m"]:
     """Return the times at which a sequence is computed: from 10 rounds on, evenly in log T.
 
-    Args:
-      rounds: T.
-      count: number of times before duplicates are removed.
-
     Returns:
-      numbers of rounds [m], increasing, the last one T.
+      at most 100 numbers of rounds [m], increasing, the last one T.
     """
-    return np.unique(np.geomspace(min(10, rounds), rounds, count).round().astype(int))
+    return np.unique(np.geomspace(min(10, rounds), rounds, 100).round().astype(int))
 
 
 def lower_bounds(
@@ -130,7 +126,6 @@ def bootstrap(
     below: Float[np.ndarray, " T"] | None = None,
     *,
     alpha: float,
-    seed: int = 0,
 ) -> tuple[float, float]:
     """Compute the percentile interval of a mean, or of a ratio of means, by resampling rounds.
 
@@ -141,9 +136,8 @@ def bootstrap(
       above: terms [T].
       below: terms of the denominator [T]; None: the mean of ``above``.
       alpha: probability that the interval fails.
-      seed: seed of the resamples.
     """
-    rng, n = np.random.default_rng(seed), len(above)
+    rng, n = np.random.default_rng(0), len(above)
     means, size = np.ones((2, RESAMPLES)), max(1, CELLS // n)
     for first in range(0, RESAMPLES, size):
         some = means[:, first : first + size]

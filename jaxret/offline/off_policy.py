@@ -52,9 +52,7 @@ from jaxret.runtime.validate import require
 CLIP = 10.0  # M: the largest weight of clipped IPS
 TRUNCATION = 3.0  # h: the model's largest contribution to a term of DR's interval
 FEW = 200.0  # effective rounds below which a bootstrap is unreliable
-MISSED = (
-    0.1  # distance of the mean weight from 1 above which heavy weights are missing from the log
-)
+MISSED = 0.1  # distance of the mean weight from 1 above which the log lacks heavy weights
 CERTAIN = 1 - 1e-6  # a float32 probability that counts as 1
 
 
@@ -379,24 +377,18 @@ def effective_sample_size(weight: Float[np.ndarray, " n"]) -> float:
     """Compute ``(sum w)^2 / sum w^2``, the number of equally informative on-policy rounds.
 
     Kish 1965.
-
-    Args:
-      weight: [n].
     """
     square = float((weight**2).sum())
     return float(weight.sum()) ** 2 / square if square else 0.0
 
 
-def groups_of_rows(
-    theta: Float[np.ndarray, "I d"], k: int | None = None, *, seed: int = 0
-) -> Int[np.ndarray, " I"]:
+def groups_of_rows(theta: Float[np.ndarray, "I d"], k: int | None = None) -> Int[np.ndarray, " I"]:
     """Cluster tools by k-means of their rows (Lloyd's algorithm, started by k-means++).
 
     Args:
       theta: rows [I, d].
       k: number of groups, in 1 .. I; the result has fewer if fewer rows differ or a group becomes
         empty. None: the square root of I.
-      seed: seed of the initial centres.
 
     Returns:
       Group of each tool [I], numbered from 0.
@@ -412,5 +404,5 @@ def groups_of_rows(
         return groups.reshape(-1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "One of the clusters is empty")
-        _, nearest = kmeans2(np.asarray(theta, np.float64), count, iter=50, minit="++", seed=seed)
+        _, nearest = kmeans2(np.asarray(theta, np.float64), count, iter=50, minit="++", seed=0)
     return np.unique(nearest, return_inverse=True)[1]

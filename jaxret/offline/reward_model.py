@@ -32,11 +32,7 @@ class RewardModel(NamedTuple):
 
 
 def blocks(rounds: int) -> list[slice]:
-    """Cut rounds 0 .. T - 1 into blocks, each about a quarter as long as all rounds before it.
-
-    Args:
-      rounds: T.
-    """
+    """Cut rounds 0 .. T - 1 into blocks, each about a quarter as long as all rounds before it."""
     ends = [min(FIRST, rounds)]
     while ends[-1] < rounds:
         ends.append(min(rounds, int(np.ceil(ends[-1] * GROWTH))))
@@ -90,10 +86,6 @@ def fit(
 
 def predict(model: RewardModel, seen: Float[np.ndarray, "n I m"]) -> Float[np.ndarray, "n I"]:
     """Predict the reward of each tool.
-
-    Args:
-      model: the model.
-      seen: features [n, I, m].
 
     Returns:
       rewards [n, I], in [0, 1].

@@ -50,9 +50,8 @@ PolicyLike: TypeAlias = Learner | Snapshot | Float[np.ndarray, "T I"]
 class Target(NamedTuple):
     """A policy as functions of a slice of rounds; each returns [n, I] in float64."""
 
-    probabilities: Callable[
-        [slice], Float[np.ndarray, "n I"]
-    ]  # probability that each tool is shown (first)
+    #: probability that each tool is shown (first)
+    probabilities: Callable[[slice], Float[np.ndarray, "n I"]]
     scores: Callable[[slice], Float[np.ndarray, "n I"]] | None  # None: the policy has no scores
 
 
@@ -89,12 +88,8 @@ def target(log: Log, policy: PolicyLike) -> Target:
     """
     if isinstance(policy, np.ndarray):
         rows = np.asarray(policy, np.float64)
-        require(
-            "the probabilities' shape",
-            rows.shape,
-            f"[{log.rounds}, I]",
-            lambda x: x[0] == log.rounds,
-        )
+        allowed = f"[{log.rounds}, I]"
+        require("the probabilities' shape", rows.shape, allowed, lambda x: x[0] == log.rounds)
         wrong = ~((rows >= 0).all(axis=1) & (abs(rows.sum(axis=1) - 1) < 1e-4))
         if wrong.any():
             raise ValueError(
@@ -168,8 +163,7 @@ def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
 
     Args:
       log: log with the rounds.
-      learner: a learner, which starts at the rows of the log's task; or a snapshot, which continues
-        from its state.
+      learner: a learner, which starts at the rows of the log's task; or a snapshot to continue.
 
     Returns:
       The learner in its state after the log.

@@ -23,9 +23,6 @@ class Ranking(NamedTuple):
 def trec_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
     """Rank tools of equal scores as trec_eval does: by descending id (bytes of the UTF-8 string).
 
-    Args:
-      tool_ids: I ids, all different.
-
     Returns:
       the position of each tool among tools of equal scores [I], 0 first.
 
@@ -42,10 +39,6 @@ def trec_order(tool_ids: Sequence[str]) -> Int[np.ndarray, "I"]:
 
 def in_trec_order(ranking: Ranking, order: Int[np.ndarray, " I"]) -> Ranking:
     """Sort lists as trec_eval does: by score, and equal scores by descending id.
-
-    Args:
-      ranking: of N queries.
-      order: `trec_order` of the catalogue's ids [I].
 
     Returns:
       the same items, in another order where scores are equal.

@@ -63,13 +63,6 @@ class Retriever(NamedTuple):
           k: number of items, at most I.
           **options: ``mesh``, devices that split the catalogue; ``chunk``, queries scored together;
             ``progress``, whether to show a bar.
-
-        Returns:
-          the ranking [N, k].
-
-        Raises:
-          ValueError: if a text is empty, k is outside [1, I], the catalogue has not I rows, or a
-            score is NaN or plus infinity.
         """
         return search(self, texts, k, **options)
 
@@ -91,12 +84,6 @@ class Reranker(NamedTuple):
           texts: the N queries of the ranking, in its order.
           ranking: the candidates [N, k].
           **options: ``chunk``, queries scored together; ``progress``, whether to show a bar.
-
-        Returns:
-          the same candidates in a new order [N, k].
-
-        Raises:
-          ValueError: if a text is empty, there are not N, or a score is NaN or plus infinity.
         """
         return refine(self, texts, ranking, **options)
 
@@ -172,9 +159,7 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
     def local(params, features, axis=None):
         scores = score(params, features).astype(jnp.float32)
         scores = jnp.where(scores == 0, 0.0, scores)  # top_k would rank 0.0 above -0.0
-        scores = jnp.where(
-            jnp.isnan(scores), jnp.inf, scores
-        )  # ranks NaN first, where `search` detects it
+        scores = jnp.where(jnp.isnan(scores), jnp.inf, scores)  # first, where `search` detects it
         real = over_items.item_ids(scores.shape[1], axis) < items
         scores = jnp.where(real[None], scores, -jnp.inf)
         return jax.vmap(lambda row: over_items.top_k(row, k, axis))(scores)
@@ -191,12 +176,7 @@ def best_items(params: Params, features: Features, *, score, split, items, k, me
 
 
 def refine(
-    reranker: Reranker,
-    texts: Texts,
-    ranking: Ranking,
-    *,
-    chunk: int = 64,
-    progress: bool = True,
+    reranker: Reranker, texts: Texts, ranking: Ranking, *, chunk: int = 64, progress: bool = True
 ) -> Ranking:
     """Sort the candidates of every query by the scores of a reranker.
 

@@ -20,12 +20,7 @@ PAIRS = 8  # pairs scored together: two CPU cores are fastest with some 500 to 1
 
 
 def listwise(reranker: Reranker, texts: Sequence[str]) -> Selector:
-    """Make a selector of a reranker whose scores depend on the whole slate, such as ToolRefiner.
-
-    Args:
-      reranker: scores the items shown.
-      texts: the N queries.
-    """
+    """Make a selector of a reranker whose scores depend on the whole slate, such as ToolRefiner."""
 
     def select(queries, items):
         first = Ranking(items=items, scores=np.zeros(items.shape, np.float32))

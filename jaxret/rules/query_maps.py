@@ -60,19 +60,12 @@ class Change(Protocol):
 
 
 class QueryMap(NamedTuple):
-    """A query map and its update.
+    """A query map and its update."""
 
-    Attributes:
-      name: name of the map in tables.
-      init: (width d, dtype) -> initial parameters.
-      apply: maps queries.
-      change: computes the change of the parameters.
-    """
-
-    name: str
-    init: Any
-    apply: Apply
-    change: Change
+    name: str  # name of the map in tables
+    init: Any  # (width d, dtype) -> initial parameters
+    apply: Apply  # maps queries
+    change: Change  # computes the change of the parameters
 
 
 @memoized
@@ -171,16 +164,11 @@ class TiledMap(NamedTuple):
 
     The rounds of a tile use one set of parameters; their changes are summed, and added to the
     parameters when the next tile begins.
-
-    Attributes:
-      params: parameters of the map at the start of the tile.
-      change: sum of the changes of the tile's rounds so far, with the structure of ``params``.
-      number: number of the last tile that had an observed round [].
     """
 
-    params: Any
-    change: Any
-    number: Int[Array, ""]
+    params: Any  # parameters of the map at the start of the tile
+    change: Any  # sum of the changes of the tile's rounds so far, with the structure of ``params``
+    number: Int[Array, ""]  # number of the last tile that had an observed round []
 
 
 def start_map(params: Any, every: int) -> Any:

@@ -183,7 +183,8 @@ def local(tree: Any, like: Any = None) -> Any:
     def one(x, own=True):
         return jnp.asarray(_fetched(x)) if own and isinstance(x, jax.Array) else x
 
-    return jax.tree.map(one, tree) if like is None else jax.tree.map(one, tree, _owned(like))
+    own = () if like is None else (jax.tree.map(_is_own, like),)
+    return jax.tree.map(one, tree, *own)
 
 
 def end(status: int) -> None:
@@ -211,10 +212,6 @@ def _fetched(x: Any) -> Any:
 
 def _is_key(x: Any) -> bool:
     return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def _owned(tree: Any) -> Any:
-    return jax.tree.map(_is_own, tree)
 
 
 def _is_own(x: Any) -> bool:

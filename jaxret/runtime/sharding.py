@@ -121,8 +121,7 @@ def by_path(tree, rules: Rules):
 
     Args:
       tree: arrays or their shapes.
-      rules: pairs of a regular expression and a PartitionSpec; leaves without a matching rule are
-        replicated.
+      rules: pairs of a regular expression and a PartitionSpec; all other leaves are replicated.
 
     Returns:
       The PartitionSpecs, in a tree of the same structure.

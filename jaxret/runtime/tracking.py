@@ -226,10 +226,6 @@ def write_results(
 
     The standard error is the sample deviation (ddof = 1) over sqrt(n), and null for one seed.
 
-    Args:
-      directory: directory of the run.
-      results: name -> one value per seed.
-
     Raises:
       ValueError: if a result has no values, or one that is not finite.
     """

@@ -113,10 +113,6 @@ def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> Non
 def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
     """Raise ValueError for the first query with invalid labels.
 
-    Args:
-      labels: rows of the catalogue [N, L], -1 pads.
-      num_items: I.
-
     Raises:
       ValueError: if a query has no label, a label outside ``[-1, num_items)``, or a label twice.
     """

@@ -27,52 +27,29 @@ VERSION = 1
 
 
 class Open(NamedTuple):
-    """A ticket without feedback so far.
+    """A ticket without feedback so far."""
 
-    Attributes:
-      query: [d].
-      rows: rows of the tools on the ticket.
-      propensities: propensities of the tools on the ticket.
-    """
-
-    query: Float[np.ndarray, " d"]
-    rows: list[int]
-    propensities: list[float]
+    query: Float[np.ndarray, " d"]  # [d]
+    rows: list[int]  # rows of the tools on the ticket
+    propensities: list[float]  # propensities of the tools on the ticket
 
 
 class Stored(NamedTuple):
-    """The contents of an index of I rows.
+    """The contents of an index of I rows."""
 
-    Attributes:
-      learner: serving learner.
-      encoder: encoder of texts; None: queries are vectors.
-      state: state of the learner.
-      names: tool of each row, including removed tools.
-      starts: projected vector of each description [I, d].
-      tickets: number -> ticket without feedback.
-      next_ticket: number of the next ticket.
-      seed: seed of the learner's draws.
-      log: file to which searches and feedback are appended.
-    """
-
-    learner: Learner
-    encoder: Encoder | None
-    state: State
-    names: list[str]
-    starts: Float[np.ndarray, "I d"]
-    tickets: dict[int, Open]
-    next_ticket: int
-    seed: int
-    log: Path | None = None
+    learner: Learner  # serving learner
+    encoder: Encoder | None  # encoder of texts; None: queries are vectors
+    state: State  # state of the learner
+    names: list[str]  # tool of each row, including removed tools
+    starts: Float[np.ndarray, "I d"]  # projected vector of each description [I, d]
+    tickets: dict[int, Open]  # number -> ticket without feedback
+    next_ticket: int  # number of the next ticket
+    seed: int  # seed of the learner's draws
+    log: Path | None = None  # file to which searches and feedback are appended
 
 
 def save(index: Stored, folder: Path) -> None:
-    """Write an index.
-
-    Args:
-      index: contents of the index.
-      folder: folder to write; an existing index in it is replaced atomically.
-    """
+    """Write an index."""
     folder.mkdir(parents=True, exist_ok=True)
     tickets = index.tickets
     queries = [ticket.query for ticket in tickets.values()]

@@ -9,8 +9,7 @@
 
 The first position of a ticket is chosen by the learner's policy, the rest are the best by score. A
 ticket is answered once, at any later time: the update is applied to the state at that time. The
-index is in memory and used by one process; the catalogue may grow, and the rows of removed tools
-are kept.
+index is in memory and used by one process; the catalogue may grow, and removed rows are kept.
 
 Letters: I items, d width, k items shown.
 """
@@ -47,8 +46,7 @@ class Ticket(NamedTuple):
       number: number of the ticket.
       ids: k tools, the learner's choice first.
       scores: scores of the tools.
-      propensities: probability that the first tool is chosen, and that each other tool is on the
-        ticket.
+      propensities: probability that the first tool is chosen, and each other one on the ticket.
     """
 
     number: int
@@ -68,8 +66,8 @@ class Index(LiveCatalogue):
         vectors; the positions after the learner's choice are deterministic and get probability 1.
 
     Raises:
-      ValueError: if the learner is an oracle, the task has no vectors, or the log belongs to
-        another learner.
+      ValueError: if the learner is an oracle, the task has no vectors, or the log has another
+        learner.
     """
 
     def __init__(

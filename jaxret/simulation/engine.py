@@ -81,19 +81,12 @@ class Program(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The arrays of a program that all runs share.
+    """The arrays of a program that all runs share."""
 
-    Attributes:
-      catalogue: Theta_1 and the mask of available items, padded on a mesh.
-      queries: [N, d].
-      labels: [N, L], -1 pads.
-      environment: arrays of the environment, from `split_environment`.
-    """
-
-    catalogue: Catalogue
-    queries: Float[jax.Array, "N d"]
-    labels: Int[jax.Array, "N L"]
-    environment: tuple[Any, ...]
+    catalogue: Catalogue  # Theta_1 and the mask of available items, padded on a mesh
+    queries: Float[jax.Array, "N d"]  # [N, d]
+    labels: Int[jax.Array, "N L"]  # [N, L], -1 pads
+    environment: tuple[Any, ...]  # arrays of the environment, from `split_environment`
 
 
 def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
@@ -109,12 +102,7 @@ def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashab
 
 
 def join_environment(arrays: Sequence[Any], rest: Any) -> Environment:
-    """Reverse `split_environment`.
-
-    Args:
-      arrays: arrays of the environment; they may be traced.
-      rest: static rest of the environment.
-    """
+    """Reverse `split_environment`."""
     tree, others = rest
     given = iter(arrays)
     return jax.tree.unflatten(tree, [next(given) if x is None else x for x in others])
@@ -172,10 +160,8 @@ class Simulation:
             )
         self._blocked = blocks and form != "scan"
         available = np.ones(items, bool) if task.available is None else task.available
-        if devices is None:
-            catalogue = Catalogue(
-                jax.device_put(task.theta), jnp.asarray(available)
-            )  # no copy on CPU
+        if devices is None:  # no copy on CPU
+            catalogue = Catalogue(jax.device_put(task.theta), jnp.asarray(available))
         else:
             catalogue = sharding.split_rows(task.theta, available, sharding.make_mesh(item=devices))
         arrays, rest = split_environment(padded(self.environment, len(catalogue.theta)))
@@ -202,11 +188,7 @@ class Simulation:
         return np.tile(np.array(numbers, np.float32), (len(self._seeds), 1))
 
     def start(self, settings: Float[np.ndarray, "R n"]) -> State:
-        """Return the first states of all runs, interventions included.
-
-        Args:
-          settings: the numbers of each run [R, n].
-        """
+        """Return the first states of all runs, interventions included."""
         return _start(self._program, self._data, _numbers(settings), self._seeds)
 
     def step(
@@ -232,12 +214,7 @@ class Simulation:
     def fingerprint(
         self, settings: Float[np.ndarray, "R n"], orders: Int[np.ndarray, "R T"]
     ) -> str:
-        """Hash everything that determines the runs: the programs and their data.
-
-        Args:
-          settings: the numbers of each run [R, n].
-          orders: the stream of each run [R, T].
-        """
+        """Hash everything that determines the runs: the programs and their data."""
         numbers = _numbers(settings)
         states = jax.eval_shape(partial(_start, self._program), self._data, numbers, self._seeds)
         chunk, data = self.cut(orders)[0], (self._program, self._data)
@@ -257,9 +234,6 @@ class Simulation:
 
         A stream shorter than a chunk becomes one chunk whose length is a power of two, so that few
         sizes are compiled.
-
-        Args:
-          orders: the stream of each run [R, T].
 
         Returns:
           chunks [R, c].
@@ -289,17 +263,18 @@ class Simulation:
           first: states to continue from; None: `start`.
 
         Returns:
-          The last states without those of interventions, and the trace [R, T], on the host and
-          unpadded.
+          The last states without those of interventions, and the trace [R, T], on the host.
         """
         chunks, rounds = self.cut(orders), orders.shape[1]
         with Progress(total=rounds, desc=title, unit="round", delay=3, leave=False) as bar:
 
-            def start():
+            def start():  # copies states to continue from, since buffers are donated
                 kinds = dict.fromkeys(Trace._fields, np.float32) | {"item": np.int32}
                 shape = (len(orders), len(chunks) * chunks[0].shape[1])
                 return {
-                    "learner": self.start(settings) if first is None else _copied(first),
+                    "learner": self.start(settings)
+                    if first is None
+                    else jax.tree.map(jnp.copy, first),
                     "trace": Trace._make(np.zeros(shape, kind) for kind in kinds.values()),
                 }
 
@@ -369,11 +344,6 @@ def over_runs(program: Program, one: Callable, *args: Any) -> Any:
     return jax.lax.map(lambda x: one(*x), args)
 
 
-def _copied(states: State) -> State:
-    """Copy states, so that their buffers can be donated."""
-    return jax.tree.map(lambda x: jnp.array(x, copy=True), states)
-
-
 def _numbers(settings: Float[np.ndarray, "R n"]) -> jax.Array:
     return jnp.asarray(settings, jnp.float32)
 
@@ -385,10 +355,8 @@ def _loop(resume: Path | None, chunks: int, start: Callable, step: Callable) -> 
         for number in range(chunks):
             state = step(state, number)
         return state
-    from jaxret.runtime.checkpoint import (
-        interruptible,
-        run_chunks,
-    )  # imports orbax, which takes seconds
+    # imports orbax, which takes seconds
+    from jaxret.runtime.checkpoint import interruptible, run_chunks
 
     with interruptible() as interrupted:
         return run_chunks(resume, interrupted, chunks=chunks, start=start, step=step, keep=True)

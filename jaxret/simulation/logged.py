@@ -34,7 +34,7 @@ from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import position_probabilities
 from jaxret.logs import LogWriter
 from jaxret.runtime import distributed
-from jaxret.simulation.engine import Form, SimulateRounds, Simulation
+from jaxret.simulation.engine import SimulateRounds, Simulation
 from jaxret.simulation.scan import learn, show
 from jaxret.task import Task
 from jaxret.types import PRNGKey, State, Stream, Trace
@@ -58,45 +58,26 @@ class LoggedSimulation(Simulation):
     Args:
       family: function from the numbers of a setting to a learner.
       task: task whose queries are streamed; its ids name items and queries in the log.
-      environment: environment of the rounds.
-      seeds: R seeds.
+      *args: the environment of the rounds, or nothing.
       folder: folder of the logs.
-      **settings: further arguments of `Simulation`.
+      **settings: keyword arguments of `Simulation`.
 
     Raises:
       ValueError: if slates of several items are to be logged on several devices, or `Simulation`
         refuses an argument.
     """
 
-    def __init__(
-        self,
-        family: Family,
-        task: Task,
-        environment: Environment | None = None,
-        *,
-        seeds: Sequence[int],
-        folder: Path,
-        form: Form = "auto",
-        example: Sequence[float] = (),
-        devices: int | None = None,
-        **settings: Any,
-    ):
-        self._paths = [folder / f"seed_{seed}.jsonl" for seed in seeds]
-        self._learner = family(*example)
+    def __init__(self, family: Family, task: Task, *args: Any, folder: Path, **settings: Any):
+        self._paths = [folder / f"seed_{seed}.jsonl" for seed in settings["seeds"]]
+        self._learner = family(*settings.get("example", ()))
         self._slates = _shows_several(self._learner, task)
         if self._slates:
-            form = "scan"
+            devices, settings["form"] = settings.get("devices"), "scan"
             if devices is not None:
                 raise ValueError(
                     f"slates are logged in the plain scan: leave devices={devices} out"
                 )
-        more: dict[str, Any] = {
-            "seeds": seeds,
-            "form": form,
-            "example": example,
-            "devices": devices,
-        }
-        super().__init__(family, task, environment, **more, **settings)
+        super().__init__(family, task, *args, **settings)
 
     def run(
         self,
@@ -109,19 +90,8 @@ class LoggedSimulation(Simulation):
     ) -> tuple[State, Trace]:
         """Simulate and log whole streams.
 
-        Args:
-          settings: numbers of each run [R, n].
-          orders: stream of each run [R, T].
-          resume: folder of checkpoints; after SIGTERM or Ctrl-C the same call continues the run.
-          title: title of the progress bar.
-          first: states to continue from; None: the first states.
-
-        Returns:
-          The last states without those of interventions, and the trace [R, T].
-
         Raises:
-          ValueError: if a log belongs to another run, or lacks rounds before the checkpoint in
-            ``resume``.
+          ValueError: if a log belongs to another run, or lacks rounds before ``resume``.
         """
         facts = {"learner": self._learner.name, "data": self.task.name}
         facts["run"] = self.fingerprint(settings, orders)
@@ -178,11 +148,7 @@ class LoggedSimulation(Simulation):
 
 
 def _scan_slates(
-    learner: Learner,
-    state: State,
-    environment: Environment,
-    stream: Stream,
-    key: PRNGKey,
+    learner: Learner, state: State, environment: Environment, stream: Stream, key: PRNGKey
 ) -> tuple[State, tuple[Trace, Slates]]:
     """Simulate a stream round by round and also record the slates."""
 

@@ -57,11 +57,9 @@ class Run:
       trace: fields [S, T]; NaN (items: -1) where a seed's stream has ended.
       states: last states; leaves with a leading axis [S].
       environment: environment of the rounds.
-      form: form of the simulation: scan, blocked, mesh of n devices, or round by round, selected
-        outside.
+      form: scan, blocked, mesh of n devices, or round by round, selected outside.
       seconds: duration of the simulation, compilation included.
-      settings: settings chosen by a sweep: name -> number, or [S] numbers if each seed chose its
-        own.
+      settings: settings chosen by a sweep: name -> number, or [S], one per seed.
     """
 
     learner: Learner

@@ -141,11 +141,7 @@ def learn(
 
 
 def scan_rounds(
-    learner: Learner,
-    state: State,
-    environment: Environment,
-    stream: Stream,
-    key: PRNGKey,
+    learner: Learner, state: State, environment: Environment, stream: Stream, key: PRNGKey
 ) -> tuple[State, Trace]:
     """Simulate a stream round by round.
 

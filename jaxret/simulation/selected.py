@@ -38,14 +38,7 @@ class SelectedSimulation(Simulation):
         return "round by round, selected outside"
 
     def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Cut streams into chunks; the last one may be shorter, since chunks are not compiled.
-
-        Args:
-          orders: the stream of each run [R, T].
-
-        Returns:
-          chunks [R, c].
-        """
+        """Cut streams into chunks; the last one may be shorter, since chunks are not compiled."""
         orders = orders.astype(np.int32)
         return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
 
@@ -56,9 +49,8 @@ class SelectedSimulation(Simulation):
             picked = self._select(queries, np.asarray(distributed.fetch(slate.items)))
             picked = jax.tree.map(distributed.agreed, picked)
             position, reward = picked if isinstance(picked, tuple) else (picked, None)
-            states, line = _learn(
-                *data, states, numbers, self._seeds, queries, slate, position, reward
-            )
+            answer = (slate, position, reward)
+            states, line = _learn(*data, states, numbers, self._seeds, queries, *answer)
             lines.append(jax.tree.map(np.asarray, distributed.fetch(line)))
         return states, jax.tree.map(lambda *x: np.stack(x, axis=1), *lines)
 

@@ -56,15 +56,13 @@ def simulate(
 ) -> Run:
     """Simulate a learner on a task's queries.
 
-    Start reading in `jaxret.simulation.scan`, which defines a round. ``run.form`` names the form
-    that was used.
+    `jaxret.simulation.scan` defines a round: start reading there. ``run.form`` names the form used.
 
     Args:
       learner: a preset or any `Learner`; a run, whose learner is used with the settings that each
         seed chose (`Sweep.best`); or a grid of one setting, or of one setting per seed.
       task: task whose queries are streamed.
-      part: mask of the queries to stream, [N], or one row per seed [S, N] (`Task.parts`); None: all
-        queries.
+      part: queries to stream, mask [N], or one row per seed [S, N] (`Task.parts`); None: all.
       exposures: number of times that each query is streamed, reshuffled each time; 1 is a
         deployment that sees each query once.
       rounds: length at which streams are cut; None: streams are simulated to their ends.

@@ -1,7 +1,6 @@
 """Orders of a stream: exposures, and the hops of questions that need several tools.
 
-An order is an array of positions of queries, made once on the host; it is data to the compiled
-simulation.
+An order is an array of positions of queries, made once on the host; it is data to a program.
 """
 
 from collections.abc import Sequence
@@ -15,9 +14,6 @@ from jaxret.task import Task
 
 def seed_numbers(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Return the numbers of the seeds.
-
-    Args:
-      seeds: number of seeds, counted from 0; or the seeds themselves.
 
     Raises:
       ValueError: if there is no seed, a repeated one, or one outside 0 .. 2^31 - 1.

@@ -11,7 +11,7 @@ Letters: G settings of n numbers, S seeds, T rounds, N queries.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +99,12 @@ class Sweep:
             return np.stack([np.asarray(leaves[g][s]) for s, g in zip(seeds, best, strict=True)])
 
         settings = self.grid.settings[best]
-        return Run(
+        return replace(
+            first,
             learner=self.grid.learner(best[0]),
-            family=self.grid.family,
             numbers=settings,
-            task=first.task,
-            seeds=first.seeds,
-            order=first.order,
             trace=jax.tree.map(pick, *(run.trace for run in self.runs)),
             states=jax.tree.map(pick, *(run.states for run in self.runs)),
-            environment=first.environment,
-            form=first.form,
             seconds=sum(run.seconds for run in self.runs),
             settings=self.grid.columns(settings),
         )

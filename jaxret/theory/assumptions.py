@@ -72,9 +72,6 @@ def require_seeds(run: Evidence) -> None:
 def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
     """Compute the regret of each seed after the last round: the left side of every bound.
 
-    Args:
-      run: evidence with fields [S, T].
-
     Returns:
       Regrets [S].
 

@@ -87,9 +87,6 @@ def deciles_of(
 ) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, "S u"]]:
     """Compute the deciles of the first tenth of the rounds, and the decile of the other rounds.
 
-    Args:
-      predictions: [S, T].
-
     Returns:
       Edges between deciles [n], at most 9, and the decile of each of the u later rounds [S, u].
     """
@@ -100,10 +97,6 @@ def deciles_of(
 
 def p_value(predictions: Float[np.ndarray, " n"], bits: Float[np.ndarray, " n"]) -> float:
     """Compute the p-value of the null for rounds that were selected before their bits.
-
-    Args:
-      predictions: [n].
-      bits: [n].
 
     Returns:
       the p-value, at most 1.

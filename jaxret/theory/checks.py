@@ -21,19 +21,12 @@ from jaxret.types import PRNGKey
 
 
 class Moments(NamedTuple):
-    """Moments of an estimator's coefficients c over the chosen item and the noisy bit.
+    """Moments of an estimator's coefficients c over the chosen item and the noisy bit."""
 
-    Attributes:
-      mean: E[c] [I].
-      second: E ||c||^2 []; times ||q / tau||^2 it is E ||G||_F^2.
-      bias: || E[c] - (p - 1[i*]) || [], with the gradient of Lemma 3.1.
-      variance: E || c - E[c] ||^2 [].
-    """
-
-    mean: Float[Array, " I"]
-    second: Float[Array, ""]
-    bias: Float[Array, ""]
-    variance: Float[Array, ""]
+    mean: Float[Array, " I"]  # E[c] [I]
+    second: Float[Array, ""]  # E ||c||^2 []; times ||q / tau||^2 it is E ||G||_F^2
+    bias: Float[Array, ""]  # || E[c] - (p - 1[i*]) || [], with the gradient of Lemma 3.1
+    variance: Float[Array, ""]  # E || c - E[c] ||^2 []
 
 
 class Sampled(NamedTuple):

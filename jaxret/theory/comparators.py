@@ -104,7 +104,6 @@ def hindsight(
     theta_0: Float[Array, "I d"],
     counts: Float[Array, " N"] | None = None,
     tolerance: float = 1e-4,
-    max_iterations: int = 1000,
 ) -> Comparator:
     """Minimise the loss of the whole stream without constraints.
 
@@ -116,7 +115,6 @@ def hindsight(
       counts: number of exposures of each query [N]; None: one each.
       tolerance: the search stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``. Without
         ``tolerance`` the right side times sqrt(2) bounds every gradient.
-      max_iterations: largest number of L-BFGS iterations.
 
     Returns:
       The minimiser, without certificates.
@@ -127,7 +125,7 @@ def hindsight(
     def objective(theta):
         return jnp.sum(counts * losses(theta, queries, labels, tau=tau))
 
-    theta, value, norm, iterations = _minimise(objective, theta_0, stop, max_iterations)
+    theta, value, norm, iterations = _minimise(objective, theta_0, stop, 1000)
     return Comparator(
         theta=theta,
         loss=value,

@@ -103,12 +103,7 @@ def watch(run: Run) -> Watch:
 
 
 def against_one(found: Dual, comparator: Float[np.ndarray, "I d"]) -> Bound:
-    """Bound the regret against one comparator: the first statement.
-
-    Args:
-      found: sums of the run.
-      comparator: U [I, d].
-    """
+    """Bound the regret against one comparator: the first statement."""
     product = (found.residual * np.asarray(comparator, np.float64)).sum(axis=(1, 2))
     return _bound("duality", found, {"residuals times U": -product})
 

@@ -10,14 +10,13 @@ tools, so L_g is not the loss of a run of expert g.
                                    + sum_stays ln(1 / (1 - alpha + alpha prior_g))    beta = 1
     sure errors           #{t: P_mix(y_t = 1) >= 1/2, y_t = 0} <= L_mix / ln 2
 
-Proof of the first for alpha = 0: with u_t = prod_{s<t} P_g(y_s)^beta prior_g the weight of g is
-u_t over its sum W_t, and W_{T+1} >= u_{T+1} of every g. Each round divides
-``-ln (W_{t+1} / W_t) = -ln sum_g w_g P_g^beta >= -beta ln sum_g w_g P_g`` for beta <= 1 (power
-means), the last being beta times the mixture's loss; summed, ``beta L_mix <= -ln u_{T+1}``. With
-the fixed share the weight of g keeps at least the factor ``1 - alpha + alpha prior_g`` between two
-rounds, since no weight exceeds 1. beta > 1 reverses the inequality, so there is no statement. Vovk
-(1990), Herbster and Warmuth (1998); the bits may be chosen by an adversary who sees all shown
-tools.
+Proof of the first for alpha = 0: with u_t = prod_{s<t} P_g(y_s)^beta prior_g the weight of g is u_t
+over its sum W_t, and W_{T+1} >= u_{T+1} of every g. Each round divides ``-ln (W_{t+1} / W_t) = -ln
+sum_g w_g P_g^beta >= -beta ln sum_g w_g P_g`` for beta <= 1 (power means), the last being beta
+times the mixture's loss; summed, ``beta L_mix <= -ln u_{T+1}``. With the fixed share the weight of
+g keeps at least the factor ``1 - alpha + alpha prior_g`` between two rounds, since no weight
+exceeds 1. beta > 1 reverses the inequality, so there is no statement. Vovk (1990), Herbster and
+Warmuth (1998); the bits may be chosen by an adversary who sees the tools.
 
 Proof of the third: a failure of a tool with P_mix >= 1/2 costs at least ln 2. The bound does not
 cover wrong tools with a smaller P_mix: an expert that gives every tool a small probability has a
@@ -39,7 +38,7 @@ from jaxret.learners.learner import Learner
 from jaxret.learners.mixture import Blend, blend_of
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
-from jaxret.theory.assumptions import Assumption, at_most
+from jaxret.theory.assumptions import at_most
 from jaxret.theory.rerun import require_constant
 from jaxret.theory.theorems import Measured, from_terms
 from jaxret.types import Choice, Feedback
@@ -85,7 +84,8 @@ def sure_errors(run: Run) -> Measured:
     rewards = np.asarray(run.trace.reward)
     between = float(np.minimum(rewards, 1 - rewards).max(initial=0.0))
     terms = {"loss of the mixture / ln 2": _losses(run)[:, 0] / np.log(2)}
-    bound = from_terms("sure errors of the mixture", terms, _bits(between))
+    bits = at_most("rewards are bits: largest distance from 0 and 1", between, 0.0)
+    bound = from_terms("sure errors of the mixture", terms, bits)
     return Measured(bound, Estimate.of(wrong))
 
 
@@ -119,10 +119,6 @@ def against_switches(history: History, mixing: Blend, k: int) -> float:
 
 def history(run: Run, seed: int) -> History:
     """Compute the weights and losses of one seed's rounds again, from its tools and rewards.
-
-    Args:
-      run: run of a mixture with constant queries, labels and tools, and without delays.
-      seed: one of the seeds of the run.
 
     Returns:
       Weights and losses of every round.
@@ -167,10 +163,6 @@ def _least_of_others(values: Float[np.ndarray, "k G"]) -> Float[np.ndarray, "k G
 def _losses(run: Run) -> Float[np.ndarray, "S 1+G"]:
     extra = run.states.extra
     return np.asarray(extra.losses, np.float64) - np.asarray(extra.rounding, np.float64)
-
-
-def _bits(between: float) -> Assumption:
-    return at_most("rewards are bits: largest distance from 0 and 1", between, 0.0)
 
 
 def _mixing(learner: Learner) -> Blend:

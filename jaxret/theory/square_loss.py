@@ -33,8 +33,7 @@ A decile of the predictions with a larger difference **refutes realizability**. 
 smallest delta that some decile exceeds, times the number of deciles and times T, the number of
 possible values of n, since n is not known beforehand. `calibration.by_decile` tests the stronger
 hypothesis that the predictions are calibrated in every round: it detects far smaller errors, but a
-learner that is still learning fails it although f* is in the class. Passing either test proves
-nothing.
+learner that is still learning fails it although f* is in the class. Passing proves nothing.
 
 Letters: K tools, S seeds, T rounds.
 """
@@ -141,10 +140,6 @@ def realizability(found: History, descent: Float[np.ndarray, " S"]) -> float:
 
     The smallest p over deciles and seeds is multiplied by the number of these tests, and by the
     number of rounds, since the number of rounds in a decile is not known beforehand.
-
-    Args:
-      found: predictions of the run.
-      descent: A of each seed [S].
 
     Returns:
       the p-value, at most 1.

@@ -17,12 +17,10 @@ the bit, with m_i = P(y = 1 | a = i), Eq. (4) has
     E||c||^2 = sum_i (p_i^2 - 2 p_i m_i + m_i / p_i).
 
 For clean bits this is sum_i p_i^2 - 2 p* + 1/p*, and the theorem bounds the sum by 1. The rule of
-App. B.2, which moves only one row, has 1/p* - 1, which is never larger, so Theorem 5.1 holds for it
-too.
+App. B.2, which moves only one row, has 1/p* - 1, which is never larger: Theorem 5.1 holds too.
 
 The corollaries use constants in place of the run's numbers. Corollary 5.2 is smallest at eta of
-order 1 / sqrt(T), where it is of order sqrt(T); the last term of Corollary B.3 is linear in T for
-every eta.
+order 1 / sqrt(T), where it is of order sqrt(T); the last term of Corollary B.3 is linear in T.
 
 Letters: I items, d width, T rounds, S seeds.
 """

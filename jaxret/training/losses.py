@@ -6,8 +6,6 @@
     info_nce           the right document among many              DPR, Tool-Embed
 
 All return the mean over the rows of a batch, as a scalar, and compute in float32 or wider.
-``weights [B]`` are the rows' weights, by default 1. Rows that fill up a last batch have weight 0;
-their contents must be finite and change nothing.
 
 Letters: B rows, I tools, N candidates, L labels per row (padded with -1), m negatives, d width.
 """
@@ -39,8 +37,6 @@ def multi_label_bce(
     logits: Float[Array, "B N"],
     labels: Int[Array, "B L"],
     candidates: Int[Array, "B N"] | None = None,
-    *,
-    weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the sigmoid cross-entropy, averaged over the tools of a row.
 
@@ -51,7 +47,6 @@ def multi_label_bce(
       labels: the right tools [B, L], padded with -1; those without a column are ignored.
       candidates: the tool of each column [B, N], -1 for none; by default column i is tool i. A row
         without any candidate has loss 0.
-      weights: weights of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], in nats per tool.
@@ -60,16 +55,10 @@ def multi_label_bce(
     logits, present = _float32(logits), columns >= 0
     each = jax.nn.softplus(jnp.where(is_label(columns, labels), -logits, logits))
     count = jnp.maximum(present.sum(axis=1), 1)
-    return _mean(jnp.where(present, each, 0).sum(axis=1) / count, weights)
+    return (jnp.where(present, each, 0).sum(axis=1) / count).mean()
 
 
-def softmax_ce(
-    logits: Float[Array, "B I"],
-    labels: Int[Array, "B L"],
-    *,
-    normalise: bool = False,
-    weights: Float[Array, " B"] | None = None,
-) -> Float[Array, ""]:
+def softmax_ce(logits: Float[Array, "B I"], labels: Int[Array, "B L"]) -> Float[Array, ""]:
     """Compute the cross-entropy of one softmax over all tools, summed over a row's labels.
 
         - sum_{l in labels}  log softmax(z)_l
@@ -81,17 +70,13 @@ def softmax_ce(
     Args:
       logits: z [B, I], one column per tool.
       labels: the right tools [B, L], padded with -1; a row without any has loss 0.
-      normalise: divides by the number of labels, so that every query counts the same.
-      weights: weights of the rows [B]; None: 1 each.
 
     Returns:
-      the mean over rows [], in nats: summed over a row's labels, or a label with ``normalise``.
+      the mean over rows [], in nats.
     """
     right = is_label(jnp.arange(logits.shape[1])[None], labels)
     loss = jnp.where(right, -jax.nn.log_softmax(_float32(logits), axis=1), 0).sum(axis=1)
-    if normalise:
-        loss /= jnp.maximum(right.sum(axis=1), 1)
-    return _mean(loss, weights)
+    return loss.mean()
 
 
 def triplet_margin(
@@ -101,7 +86,6 @@ def triplet_margin(
     *,
     margin: float = 1.0,
     unit: bool = False,
-    weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the triplet margin loss.
 
@@ -116,7 +100,6 @@ def triplet_margin(
       negative: vectors n [B, d].
       margin: the distance by which a negative should be farther than the positive.
       unit: scales all vectors to length 1 first.
-      weights: weights of the rows [B]; None: 1 each.
 
     Returns:
       the mean over rows [], a distance.
@@ -129,7 +112,7 @@ def triplet_margin(
     if unit:
         a, p, n = (x / _length(x)[:, None] for x in (a, p, n))
     short = _length(a - p + _EPS) - _length(a - n + _EPS) + margin
-    return _mean(jax.nn.relu(short), weights)
+    return jax.nn.relu(short).mean()
 
 
 def info_nce(
@@ -137,12 +120,11 @@ def info_nce(
     documents: Float[Array, "B d"],
     labels: Int[Array, "B L"],
     document_labels: Int[Array, " B"],
-    negatives: Float[Array, "B m d"] | None = None,
-    negative_labels: Int[Array, "B m"] | None = None,
+    negatives: Float[Array, "B m d"],
+    negative_labels: Int[Array, "B m"],
     *,
     temperature: float,
     in_batch: bool = True,
-    weights: Float[Array, " B"] | None = None,
 ) -> Float[Array, ""]:
     """Compute the cross-entropy of finding a query's document among the others.
 
@@ -161,29 +143,19 @@ def info_nce(
       negative_labels: the tools of the negatives [B, m], -1 for none.
       temperature: tau, above 0.
       in_batch: whether rows serve each other as negatives.
-      weights: weights of the rows [B]; None: 1 each. Rows of weight 0 are negatives of no row.
 
     Returns:
       the mean over rows [], in nats.
 
     Raises:
-      ValueError: if only one of ``negatives`` and ``negative_labels`` is given, if there are no
-        negatives at all, or for a temperature that is not above 0.
+      ValueError: for a temperature that is not above 0.
     """
     require("temperature", temperature, "> 0", lambda x: x > 0)
-    if negatives is None and negative_labels is None:
-        if not in_batch:
-            raise ValueError("without negatives, in_batch must be True: there is nothing else")
-        negatives, negative_labels = documents[:, None][:, :0], document_labels[:, None][:, :0]
-    elif negatives is None or negative_labels is None:
-        raise ValueError("negatives and negative_labels belong together: give both or neither")
     queries, documents, negatives = (_float32(x) for x in (queries, documents, negatives))
 
     right = (queries * documents).sum(axis=1, keepdims=True) / temperature
     if in_batch:
         tools = jnp.concatenate([document_labels[:, None], negative_labels], axis=1)
-        if weights is not None:
-            tools = jnp.where(weights[:, None] > 0, tools, -1)
         tools = tools.reshape(1, -1)
         others = jnp.concatenate([documents[:, None], negatives], axis=1)
         scores = queries @ others.reshape(-1, others.shape[2]).T / temperature
@@ -193,14 +165,7 @@ def info_nce(
     own = jnp.concatenate([labels, document_labels[:, None]], axis=1)
     wrong = (tools >= 0) & ~is_label(tools, own)
     scores = jnp.concatenate([right, jnp.where(wrong, scores, -jnp.inf)], axis=1)
-    return _mean(jax.nn.logsumexp(scores, axis=1) - right[:, 0], weights)
-
-
-def _mean(rows, weights):
-    if weights is None:
-        return rows.mean()
-    total = weights.sum()
-    return (rows * weights).sum() / jnp.where(total > 0, total, 1)
+    return (jax.nn.logsumexp(scores, axis=1) - right[:, 0]).mean()
 
 
 def _float32(x):

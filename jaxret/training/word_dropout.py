@@ -27,9 +27,6 @@ def frame(texts: Sequence[Sequence[int]]) -> tuple[int, int]:
     These tokens are instructions, templates and closing tokens rather than words of a query, so
     they are never dropped.
 
-    Args:
-      texts: the token numbers of all queries.
-
     Returns:
       the number of common tokens at the beginning and at the end.
     """

@@ -58,13 +58,11 @@ def test_bce_over_candidates_equals_a_loop_and_ignores_the_logits_of_padding():
         assert not slope[CANDIDATES < 0].any()
 
 
-def test_softmax_cross_entropy_sums_over_the_labels_or_averages():
+def test_softmax_cross_entropy_sums_over_the_labels():
     p = np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True)
     terms = [-np.log(row[right[right >= 0]]) for row, right in zip(p, LABELS, strict=True)]
     want = np.mean([each.sum() for each in terms])
     np.testing.assert_allclose(softmax_ce(LOGITS, LABELS), want, rtol=1e-6)
-    want = np.mean([each.mean() for each in terms])
-    np.testing.assert_allclose(softmax_ce(LOGITS, LABELS, normalise=True), want, rtol=1e-6)
 
 
 def test_a_label_that_is_named_twice_counts_once():
@@ -100,6 +98,7 @@ NEAR = {
     "negatives": RNG.normal(size=(3, 2, 4)),
     "negative_labels": np.array([[5, 9], [7, -1], [8, 2]]),
 }
+NONE = (np.zeros((3, 0, 4)), np.zeros((3, 0), int))  # no negatives
 
 
 def info_nce_by_hand(rivals, temperature):
@@ -134,16 +133,16 @@ def test_info_nce_in_the_batch_takes_all_but_documents_of_own_labels():
 def test_info_nce_identifies_documents_by_tool_if_labels_are_unknown():
     q, d = NEAR["queries"], NEAR["documents"]
     unknown, tools = np.full((3, 1), -1), np.array([7, 7, 5])  # d[0] and d[1] have the same tool
-    got = info_nce(q, d, unknown, tools, temperature=0.5)
+    got = info_nce(q, d, unknown, tools, *NONE, temperature=0.5)
     np.testing.assert_allclose(
         got, info_nce_by_hand([[d[2]], [d[2]], [d[0], d[1]]], 0.5), rtol=1e-6
     )
 
 
 def test_info_nce_of_one_tool_for_all_queries_has_nothing_to_separate():
-    same = {"labels": np.array([[3], [3], [3]]), "document_labels": np.array([3, 3, 3])}
+    same = (np.array([[3], [3], [3]]), np.array([3, 3, 3]))
     q, d = NEAR["queries"], NEAR["documents"]
-    np.testing.assert_allclose(info_nce(q, d, **same, temperature=0.1), 0, atol=1e-6)
+    np.testing.assert_allclose(info_nce(q, d, *same, *NONE, temperature=0.1), 0, atol=1e-6)
 
 
 A, B, C = RNG.normal(size=(3, 4, 3))
@@ -151,31 +150,19 @@ MORE = {"a": A, "b": B, "n": RNG.normal(size=(4, 2, 3))}
 TOOLS, GIVEN = np.array([5, 0, 4, 1]), np.array([[0, 1], [2, 4], [3, 1], [5, -1]])
 
 
-def contrast(x, weights, **settings):
-    return info_nce(
-        x["a"], x["b"], LABELS, TOOLS, x["n"], GIVEN, temperature=0.3, weights=weights, **settings
-    )
+def contrast(x, **settings):
+    return info_nce(x["a"], x["b"], LABELS, TOOLS, x["n"], GIVEN, temperature=0.3, **settings)
 
 
-#: Each loss as a function of its real-valued arguments and the weights, and such arguments.
+#: Each loss as a function of its real-valued arguments, and such arguments.
 EACH = {
-    "bce": (lambda z, w: multi_label_bce(z, LABELS, weights=w), LOGITS),
-    "bce_candidates": (
-        lambda z, w: multi_label_bce(z, LABELS, CANDIDATES, weights=w),
-        LOGITS[:, :4],
-    ),
-    "softmax": (lambda z, w: softmax_ce(z, LABELS, weights=w), LOGITS),
-    "softmax_normalised": (
-        lambda z, w: softmax_ce(z, LABELS, normalise=True, weights=w),
-        LOGITS,
-    ),
-    "triplet": (lambda x, w: triplet_margin(*x, margin=3.0, weights=w), [A, B, C]),
-    "triplet_unit": (
-        lambda x, w: triplet_margin(*x, margin=3.0, unit=True, weights=w),
-        [A, B, C],
-    ),
+    "bce": (lambda z: multi_label_bce(z, LABELS), LOGITS),
+    "bce_candidates": (lambda z: multi_label_bce(z, LABELS, CANDIDATES), LOGITS[:, :4]),
+    "softmax": (lambda z: softmax_ce(z, LABELS), LOGITS),
+    "triplet": (lambda x: triplet_margin(*x, margin=3.0), [A, B, C]),
+    "triplet_unit": (lambda x: triplet_margin(*x, margin=3.0, unit=True), [A, B, C]),
     "info_nce": (contrast, MORE),
-    "info_nce_given": (lambda x, w: contrast(x, w, in_batch=False), MORE),
+    "info_nce_given": (lambda x: contrast(x, in_batch=False), MORE),
 }
 ALL = {name: (jax.jit(loss), x) for name, (loss, x) in EACH.items()}  # one program each, not twenty
 
@@ -185,36 +172,7 @@ def test_gradients_equal_finite_differences(name):
     loss, x = ALL[name]
     with jax.enable_x64(True):
         x = jax.tree.map(jnp.asarray, x)
-        check_grads(lambda x: loss(x, None), (x,), order=1, modes=["rev"], atol=1e-6, rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_rows_of_weight_zero_change_nothing(name):
-    loss, x = ALL[name]
-    x = jax.tree.map(jnp.asarray, x)
-    weights = jnp.array([1.0, 0.0, 1.0, 1.0])
-    other = jax.tree.map(lambda leaf: leaf.at[1].set(-leaf[2]), x)
-    assert abs(loss(other, None) - loss(x, None)) > 1e-3
-    value, slope = jax.jit(jax.value_and_grad(loss))(x, weights)
-    np.testing.assert_allclose(loss(other, weights), value, rtol=1e-6)
-    for leaf in jax.tree.leaves(slope):
-        assert not leaf[1].any()
-        assert leaf[0].any()
-
-
-@pytest.mark.parametrize("name", [n for n in ALL if n != "info_nce"])  # its rows are dependent
-def test_weights_make_a_weighted_mean(name):
-    loss, x = ALL[name]
-    rows = [loss(x, jnp.zeros(4).at[i].set(1.0)) for i in range(4)]
-    np.testing.assert_allclose(loss(x, None), np.mean(rows), rtol=1e-5)
-    weights = np.array([0.5, 2.0, 0.0, 1.0], np.float32)
-    want = np.average(rows, weights=weights)
-    np.testing.assert_allclose(loss(x, weights), want, rtol=1e-5)
-
-
-def test_a_batch_of_padding_has_loss_zero():
-    for loss, x in ALL.values():
-        assert loss(x, jnp.zeros(4)) == 0
+        check_grads(loss, (x,), order=1, modes=["rev"], atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -222,7 +180,7 @@ def test_extreme_and_coinciding_inputs_have_finite_values_and_gradients(name):
     loss, x = ALL[name]
     both = jax.jit(jax.value_and_grad(loss))
     for change in (lambda v: 1e4 * v, np.zeros_like, np.ones_like):
-        value, slope = both(jax.tree.map(change, x), None)
+        value, slope = both(jax.tree.map(change, x))
         assert np.isfinite(value)
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
 
@@ -232,19 +190,14 @@ def test_bfloat16_is_computed_in_float32(name):
     loss, x = ALL[name]
     half = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), x)
     exact = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), half)
-    got = loss(half, None)
+    got = loss(half)
     assert got.dtype == jnp.float32
-    np.testing.assert_array_equal(got, loss(exact, None))
+    np.testing.assert_array_equal(got, loss(exact))
 
 
 def test_settings_that_make_no_loss_are_refused():
     q, d = NEAR["queries"], NEAR["documents"]
-    tools = {"labels": NEAR["labels"], "document_labels": NEAR["document_labels"]}
     with pytest.raises(ValueError, match="temperature must be > 0, got 0"):
-        info_nce(q, d, **tools, temperature=0)
-    with pytest.raises(ValueError, match="give both or neither"):
-        info_nce(q, d, **tools, negatives=NEAR["negatives"], temperature=1)
-    with pytest.raises(ValueError, match="in_batch must be True"):
-        info_nce(q, d, **tools, temperature=1, in_batch=False)
+        info_nce(**NEAR, temperature=0)
     with pytest.raises(ValueError, match="margin must be >= 0, got -1"):
         triplet_margin(q, d, d, margin=-1)

@@ -105,10 +105,6 @@ def acting_by(policy: Policy, values: PerItem) -> Acting:
 def with_start(learner: Learner, start: Start) -> Learner:
     """Let a rank-one learner begin at zero.
 
-    Args:
-      learner: a learner that begins at the documents.
-      start: initial rows, 'document' or 'zero'.
-
     Returns:
       The learner itself for 'document', otherwise a copy with another `init`.
     """
@@ -139,10 +135,6 @@ def products(queries: Float[Array, "N d"], theta: Float[Array, "I d"]) -> Float[
 
     Use full precision: the faster default of accelerators would round scores into ties.
 
-    Args:
-      queries: [N, d].
-      theta: rows [I, d].
-
     Returns:
       [N, I].
     """
@@ -151,10 +143,6 @@ def products(queries: Float[Array, "N d"], theta: Float[Array, "I d"]) -> Float[
 
 def where_available(state: State, values: Float[Array, "*n I"]) -> Float[Array, "*n I"]:
     """Replace the values of absent items by minus infinity.
-
-    Args:
-      state: state of the learner, with ``available`` [I].
-      values: [.., I].
 
     Returns:
       [.., I].

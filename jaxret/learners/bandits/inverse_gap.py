@@ -59,9 +59,6 @@ def squarecb(*, gamma: float = 100.0, eta: float = 0.1, start: Start = "document
 
     Returns:
       The learner; `State.extra` is b [].
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     return _inverse_gap_learner(
         "squarecb",
@@ -97,22 +94,17 @@ def fastcb(
     With regret Reg of the oracle under the log loss, gamma chosen by L* and Reg, and an f* of the
     class with ``E[y] = f*``, the regret is O(sqrt(L* K Reg) + K Reg), where L* is the number of
     failures of the best rule. This is less than SquareCB's regret if L* is much less than T, which
-    is not the case on the data sets in `experiments`. The paper has neither tau nor the intercept
-    b.
+    is not the case on the data sets in `experiments`. The paper has no tau and no b.
 
     Args:
       gamma: gamma / K of the paper, with K available tools, > 0; a larger value explores less.
       tau: difference of cosines that is one unit of log odds, > 0.
       eta: step size, >= 0; one unit of c moves a row by eta / tau.
-      centre: cosine with initial success probability 1/2, b = -centre; with start 'zero' b begins
-        at 0.
+      centre: cosine with initial success probability 1/2, b = -centre; b = 0 with start 'zero'.
       start: initial rows, 'document' or 'zero'.
 
     Returns:
       The learner; `State.extra` is b [].
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     require("tau", tau, "> 0", lambda x: x > 0)
     return _inverse_gap_learner(
@@ -159,10 +151,6 @@ def inverse_gap(
 
 def draw(key: PRNGKey, probabilities: Float[Array, " I"]) -> Slate:
     """Draw one tool.
-
-    Args:
-      key: consumed.
-      probabilities: probability of each tool [I], sum 1.
 
     Returns:
       A slate of one tool, its probability as the propensity.

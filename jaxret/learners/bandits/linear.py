@@ -71,9 +71,6 @@ def linucb_shared(*, alpha: float = 0.1, ridge: float = 1.0, start: Start = "doc
 
     Returns:
       The learner; `State.extra` is a `Posterior`.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
 
@@ -110,9 +107,6 @@ def lints(*, alpha: float = 0.03, ridge: float = 1.0, start: Start = "document")
 
     Returns:
       The learner; `State.extra` is a `Posterior`.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
     acting = _thompson(constant, lambda posterior, key: draw(posterior, key, alpha))
@@ -148,9 +142,6 @@ def neural_linear(
 
     Returns:
       The learner; `State.extra` is a `Posterior`.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     require("shape", shape, "> 1", lambda x: x > 1)
     require("rate", rate, "> 0", lambda x: x > 0)
@@ -226,9 +217,6 @@ def linear_learner(
 def constant(queries: Float[Array, "*n d"]) -> Float[Array, "*n 1"]:
     """Return the base 1, a constant offset.
 
-    Args:
-      queries: [.., d].
-
     Returns:
       Ones [.., 1].
     """
@@ -237,9 +225,6 @@ def constant(queries: Float[Array, "*n d"]) -> Float[Array, "*n 1"]:
 
 def identity(queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
     """Return the base q, an offset per query for all tools.
-
-    Args:
-      queries: [.., d].
 
     Returns:
       The queries [.., d].
@@ -345,10 +330,6 @@ def observe(posterior: Posterior, x: Float[Array, " m"], y: Float[Array, ""]) ->
 def deviations(posterior: Posterior, x: Float[Array, "n m"]) -> Float[Array, " n"]:
     """Compute ``sqrt(x^T R R^T x)`` of every point, with n m^2 products.
 
-    Args:
-      posterior: the distribution.
-      x: points [n, m].
-
     Returns:
       [n].
     """
@@ -372,10 +353,6 @@ def draw(posterior: Posterior, key: PRNGKey, scale: Float[Array, ""] | float) ->
 
 def draw_noise(posterior: Posterior, key: PRNGKey) -> Float[Array, ""]:
     """Draw a standard deviation of the noise, s.
-
-    Args:
-      posterior: the distribution.
-      key: consumed.
 
     Returns:
       [].

@@ -21,7 +21,7 @@ with several right tools need no special case.
 Letters: I items, d width, C capacity in rounds, N queries.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,9 +71,6 @@ def linucb(
 
     Returns:
       The learner; `State.extra` is a `Factors`.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
 
@@ -81,15 +78,9 @@ def linucb(
         variance = variances(state.extra, query, len(state.theta), ridge)
         return scale * (state.theta @ query) + alpha * jnp.sqrt(variance)
 
-    return ridge_learner(
-        "linucb",
-        policy=policies.greedy(),
-        values=upper,
-        ridge=ridge,
-        scale=scale,
-        start=start,
-        capacity=capacity,
-    )
+    shared: dict[str, Any] = {"ridge": ridge, "scale": scale, "start": start}
+    policy = policies.greedy()
+    return ridge_learner("linucb", policy=policy, values=upper, capacity=capacity, **shared)
 
 
 @preset
@@ -118,18 +109,13 @@ def ridge_epsilon_greedy(
 
     Returns:
       The learner; `State.extra` is a `Factors`.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
+    shared: dict[str, Any] = {"ridge": ridge, "scale": scale, "start": start, "capacity": capacity}
     return ridge_learner(
         "ridge_epsilon_greedy",
         policy=policies.epsilon_greedy(epsilon=epsilon),
         values=lambda state, query: scale * (state.theta @ query),
-        ridge=ridge,
-        scale=scale,
-        start=start,
-        capacity=capacity,
+        **shared,
     )
 
 
@@ -153,9 +139,6 @@ def ridge_learner(
       scale: expected reward at a cosine of 1 with the document, > 0; may be traced.
       start: initial rows, 'document' or 'zero'.
       capacity: C, rounds in the ring buffer, >= 1.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     require("ridge", ridge, "> 0", lambda x: x > 0)
     require("scale", scale, "> 0", lambda x: x > 0)

@@ -60,13 +60,9 @@ def banditron(
       tau: divisor of the step, > 0; it has no other effect here.
       eta: step size, >= 0.
       epsilon: probability of showing a uniformly drawn tool, in [0, 1].
-      projection: constraint on the rows; None: the unit sphere for start 'document', none for
-        'zero'.
+      projection: constraint on the rows; None: the unit sphere, or none with start 'zero'.
       schedule: factor of eta by round; None: constant.
       start: initial rows, 'document' or 'zero'.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     common.require_start(start)
     learner = rank_one(
@@ -107,17 +103,13 @@ def gaptron(
 
     Departures from the paper: each row of Theta is in a unit ball, and W may begin at the
     documents; the paper begins at 0 and keeps all of W in one ball. If no tool has p >= 1/2, all
-    tools are shown with equal probability: only a small tau makes the model confident enough to
-    serve.
+    tools are shown with equal probability: only a small tau gives confident models.
 
     Args:
       gamma: smallest probability of showing a uniformly drawn tool, in (0, 1].
       tau: temperature, > 0.
       eta: step size, >= 0; multiplied by 1 / pi, which is at most K / gamma.
       start: initial rows, 'document' or 'zero'.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     common.require_start(start)
     learner = rank_one(
@@ -200,9 +192,6 @@ def soba(
 
     Returns:
       The learner; `State.extra` is a `SecondOrder`.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     require("gamma", gamma, "in (0, 1]", lambda x: 0 < x <= 1)
     require("ridge", ridge, "> 0", lambda x: x > 0)
@@ -227,8 +216,7 @@ def soba(
         new_a = a + n * z2
         step = -n * (z2 * w + g) / new_a  # A^-1 dual - W, exactly 0 after a failure
         extra = SecondOrder(
-            diagonal=state.extra.diagonal.at[pair].set(new_a),
-            margin=state.extra.margin + n * m,
+            diagonal=state.extra.diagonal.at[pair].set(new_a), margin=state.extra.margin + n * m
         )
         return state._replace(theta=state.theta.at[pair].add(tau * step), extra=extra)
 

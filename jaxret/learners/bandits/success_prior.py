@@ -47,8 +47,7 @@ def success_prior(
     with several right tools their rewards are spread over them.
 
     Cost per round: that of `greedy` by the scan, since offsets of the logits that change every
-    round rule out the blocked form; 2 I more numbers in memory. 43,215 tools of width 1,536 are
-    feasible.
+    round rule out the blocked form; 2 I more numbers in memory. 43,215 tools are feasible.
 
     Args:
       tau: temperature, > 0.
@@ -59,9 +58,6 @@ def success_prior(
 
     Returns:
       The learner; `State.extra` is a `Counts`.
-
-    Raises:
-      ValueError: if a setting is out of range.
     """
     require("tau", tau, "> 0", lambda x: x > 0)
     require("eta", eta, ">= 0", lambda x: x >= 0)

@@ -27,12 +27,7 @@ class MapSteps(NamedTuple):
 
 
 def nothing(rule: Rule, scores: Float[Array, "n I"]) -> Any:
-    """Return empty `MapSteps` for n lines; () without a map.
-
-    Args:
-      rule: rule of the learner.
-      scores: array of the shape of ``f_e`` [n, I].
-    """
+    """Return empty `MapSteps` for n lines; () without a map."""
     if rule.query_map is None:
         return ()
     return MapSteps(jnp.zeros_like(scores), jnp.zeros(len(scores), bool))

@@ -24,19 +24,14 @@ With experience replay a round ends by replaying n past rounds, which are sample
 begins (`jaxret.learners.replay`). A round then has m = 1 + n lines of u, its own first, and two
 phases: the replayed lines come after the round's own line, and all n at once.
 
-`jaxret.simulation.blocked.rounds` runs the rounds, and calls:
-
-    begin      computes S and the Gram matrix of the block
-    open       reads the lines of a tile, minus the pending updates of earlier tiles
-    logits     computes the logits of a round, minus the pending updates of its own tile
-    learn      adds the step of a round to the pending updates
-    close      adds the pending updates of the tile to those of the block
-    end        applies the pending updates to Theta
+`jaxret.simulation.blocked.rounds` runs the rounds by the interface of
+`jaxret.simulation.blocked.kernel`.
 
 Letters: I items, d width, B rounds per block, b rounds per tile, m lines per round, of which n are
 past rounds.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -52,66 +47,22 @@ from jaxret.rules.query_maps import add_change, params_at
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
 from jaxret.simulation.blocked import query_maps
+from jaxret.simulation.blocked.kernel import Kernel, Rounds, Turn
 from jaxret.types import Choice, Feedback, State
 
 _NOTHING: Any = (None, None)
 PART = 2048  # rows of Theta that are updated at a time
 
 
-class Rounds(NamedTuple):
-    """The inputs of a block's rounds, known before the block is simulated; fields [B].
-
-    Attributes:
-      t: the number of each round.
-      query: position in the stream's queries.
-      vectors: the queries [B, d].
-      labels: the right items [B, L], -1 pads.
-      keys: random keys of `act` and of the environment.
-      real: False for padding, where nothing happens.
-    """
-
-    t: Int[Array, " B"]
-    query: Int[Array, " B"]
-    vectors: Float[Array, "B d"]
-    labels: Int[Array, "B L"]
-    keys: tuple
-    real: Bool[Array, " B"]
-
-
-class Turn(NamedTuple):
-    """A round that is being simulated.
-
-    Attributes:
-      position: position of the round in its tile [].
-      t: number of the round [].
-      real: False for padding [].
-      available: mask of the available items [I].
-    """
-
-    position: Int[Array, ""]
-    t: Int[Array, ""]
-    real: Bool[Array, ""]
-    available: Bool[Array, " I"]
-
-
 class Constants(NamedTuple):
-    """Constants of a block.
+    """Constants of a block."""
 
-    Attributes:
-      params: parameters of the query map; () without one.
-      lines: queries [Bm, d].
-      u: mapped queries [Bm, d].
-      scores: S [Bm, I].
-      gram: Gram matrix of u [Bm, Bm].
-      slots: `replay.Slots`; () without experience replay.
-    """
-
-    params: Any
-    lines: Float[Array, "Bm d"]
-    u: Float[Array, "Bm d"]
-    scores: Float[Array, "Bm I"]
-    gram: Float[Array, "Bm Bm"]
-    slots: Any
+    params: Any  # parameters of the query map; () without one
+    lines: Float[Array, "Bm d"]  # queries [Bm, d]
+    u: Float[Array, "Bm d"]  # mapped queries [Bm, d]
+    scores: Float[Array, "Bm I"]  # S [Bm, I]
+    gram: Float[Array, "Bm Bm"]  # Gram matrix of u [Bm, Bm]
+    slots: Any  # `replay.Slots`; () without experience replay
 
 
 class Lines(NamedTuple):
@@ -159,209 +110,144 @@ def parts(learner: Learner) -> tuple[Rule, Replay | None]:
     return structure, None
 
 
-def policy(learner: Learner) -> Policy:
-    """Return the policy of the learner."""
-    return parts(learner)[0].policy
+@dataclass(frozen=True)
+class RankOneKernel(Kernel):
+    """The kernel of a rank-one learner, with or without experience replay."""
 
+    rule: Rule
+    replay: Replay | None = None
 
-def begin(learner: Learner, state: State, rounds: Rounds) -> tuple[Constants, Carry]:
-    """Compute S and the Gram matrix of a block.
+    @property
+    def policy(self) -> Policy:
+        """Return the policy of the learner."""
+        return self.rule.policy
 
-    Args:
-      learner: rank one, with or without experience replay.
-      state: state before the block.
-      rounds: rounds of the block, fields [B].
-
-    Returns:
-      The constants of the block, and the carry before its first round.
-    """
-    rule, replay = parts(learner)
-    own, past, count = state.extra if replay else (state.extra, *_NOTHING)
-    maps, memory = own or _NOTHING
-    slots, rewards, lines = (), (), rounds.vectors
-    if replay:
-        slots, old = sample_block(replay, past.query, count, rounds.t, rounds.real, lines)
-        rewards = Rewards(past.item, past.propensity, past.reward)
-        lines = jnp.concatenate([lines[:, None], old], axis=1).reshape(-1, lines.shape[1])
-    params, u = (), lines
-    if rule.query_map is not None:
-        params = params_at(maps, state.t, rule.map_every)
-        u = rule.query_map.apply(params, lines)
-    scores = u @ state.theta.T
-    blank, free = jnp.zeros_like(scores[0]), rule.projection.factor is None
-    carry = Carry(
-        pending=jnp.zeros_like(scores),
-        factor=jnp.ones_like(blank),
-        norm2=blank if free else jnp.sum(state.theta**2, axis=1),
-        memory=memory,
-        rewards=rewards,
-        map_steps=query_maps.nothing(rule, scores),
-    )
-    return Constants(params, lines, u, scores, u @ u.T, slots), carry
-
-
-def open(
-    learner: Learner, constants: Constants, carry: Carry, first: Int[Array, ""], tile: int
-) -> tuple[Lines, Carry]:
-    """Read the lines of a tile, minus the pending updates of earlier tiles.
-
-    Args:
-      learner: rank one, with or without experience replay.
-      constants: constants of the block.
-      carry: carry of the block before the tile.
-      first: position of the tile's first round in the block [].
-      tile: b, rounds of the tile.
-
-    Returns:
-      The lines of the tile, and its carry, with no pending updates.
-    """
-    m = _lines_a_round(learner)
-    start, length = first * m, tile * m
-    gram = lax.dynamic_slice_in_dim(constants.gram, start, length)  # [bm, Bm]
-    scores = lax.dynamic_slice_in_dim(constants.scores, start, length) - gram @ carry.pending
-    within = lax.dynamic_slice_in_dim(gram, start, length, axis=1)  # [bm, bm]
-    u = lax.dynamic_slice_in_dim(constants.u, start, length)
-    slots = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, tile), constants.slots)
-    map_steps = query_maps.nothing(parts(learner)[0], scores)
-    fresh = carry._replace(pending=jnp.zeros_like(scores), map_steps=map_steps)
-    return Lines(scores, within, u, slots), fresh
-
-
-def logits(
-    learner: Learner, carry: Carry, lines: Lines, turn: Turn, axis: Axis
-) -> tuple[Float[Array, " I"], Any]:
-    """Compute the logits of a round, minus infinity where an item is absent.
-
-    Args:
-      learner: rank one, with or without experience replay.
-      carry: carry of the tile before the round.
-      lines: lines of the tile.
-      turn: the round.
-      axis: mesh axis of the items; unused, since each device computes the logits of its own rows.
-
-    Returns:
-      Logits [I], and intermediate values for `learn`.
-    """
-    del axis
-    rule, _ = parts(learner)
-    own = _of_round(learner, lines, turn)
-    plain = carry.factor * (own.scores[0] - own.gram[0] @ carry.pending)  # theta . u
-    z = over_items.masked(plain / rule.tau, turn.available)
-    return z, (z, plain)
-
-
-def learn(
-    learner: Learner,
-    carry: Carry,
-    lines: Lines,
-    turn: Turn,
-    computed: Any,
-    choice: Choice,
-    feedback: Feedback,
-    axis: Axis,
-) -> Carry:
-    """Add the step of a round to the pending updates; add nothing without feedback.
-
-    Args:
-      learner: rank one, with or without experience replay.
-      carry: carry of the tile before the round.
-      lines: lines of the tile.
-      turn: the round.
-      computed: second value that `logits` returned for the round.
-      choice: the item that was used, and its propensity.
-      feedback: the reward and whether it was observed; labels only for an oracle.
-      axis: the mesh axis of the items, inside shard_map; else None.
-
-    Returns:
-      The carry of the tile after the round and its replayed rounds.
-    """
-    rule, replay = parts(learner)
-    (z, plain), own = computed, _of_round(learner, lines, turn)
-    moves = turn.real if feedback.observed is True else turn.real & feedback.observed
-    line = turn.position * len(own.u)
-    c = coefficients(rule.estimator, z, choice, feedback, axis)
-    step = step_length(rule, turn.t)
-    f_e = carry.factor * jnp.where(moves, step * c, 0.0)
-    carry = carry._replace(map_steps=query_maps.add(carry.map_steps, f_e[None], moves, line))
-    carry, c = _conditioned(rule, carry, moves, c, own.u[0])
-    e = jnp.where(moves, step * c, 0.0)
-    pending = lax.dynamic_update_index_in_dim(carry.pending, e / carry.factor, line, 0)
-    norm2 = carry.norm2 - 2 * e * plain + e**2 * own.gram[0, line]
-    carry = _projected(rule, carry._replace(pending=pending), moves, norm2)
-    if replay:
-        rewards = push_reward(carry.rewards, own.slots.own, turn.real, choice, feedback.reward)
-        carry = _replay(rule, carry._replace(rewards=rewards), own, turn, line + 1, axis)
-    return carry
-
-
-def close(learner: Learner, carry: Carry, fresh: Carry, first: Int[Array, ""]) -> Carry:
-    """Add the pending updates of a tile to those of the block.
-
-    Args:
-      learner: rank one, with or without experience replay.
-      carry: carry of the block before the tile.
-      fresh: carry of the tile after its last round.
-      first: position of the tile's first round in the block [].
-
-    Returns:
-      The carry of the block after the tile.
-    """
-    start = first * _lines_a_round(learner)
-
-    def put(whole, part):
-        return lax.dynamic_update_slice_in_dim(whole, part, start, 0)
-
-    map_steps = jax.tree.map(put, carry.map_steps, fresh.map_steps)
-    return fresh._replace(pending=put(carry.pending, fresh.pending), map_steps=map_steps)
-
-
-def end(
-    learner: Learner, state: State, constants: Constants, carry: Carry, rounds: Rounds, axis: Axis
-) -> State:
-    """Return the state after a block.
-
-    Args:
-      learner: rank one, with or without experience replay.
-      state: state before the block.
-      constants: constants of the block.
-      carry: carry of the block after its last tile.
-      rounds: rounds of the block, fields [B].
-      axis: the mesh axis of the items, inside shard_map; else None.
-
-    Returns:
-      The state, with all pending updates applied to the rows [I, d], and ``t`` after the block.
-    """
-    rule, replay = parts(learner)
-    own, past, count = state.extra if replay else (state.extra, *_NOTHING)
-    (maps, _), m = own or _NOTHING, _lines_a_round(learner)
-    factor = None if rule.projection.factor is None else carry.factor
-    f_e, moves = carry.map_steps or _NOTHING
-    theta, sums = apply_pending(state.theta, carry.pending, constants.u, factor, f_e)
-    if rule.query_map is not None:
-        pulls = query_maps.pulls(sums, constants.u, carry.pending, f_e, m, axis)
-        change = rule.query_map.change(
-            constants.params, constants.lines, pulls, moves.astype(pulls.dtype)
+    def begin(self, state: State, rounds: Rounds) -> tuple[Constants, Carry]:
+        """Compute S and the Gram matrix of a block."""
+        rule = self.rule
+        (maps, memory), past, count = self._extra(state)
+        slots, rewards, lines = (), (), rounds.vectors
+        if self.replay:
+            real = rounds.real
+            slots, old = sample_block(self.replay, past.query, count, rounds.t, real, lines)
+            rewards = Rewards(past.item, past.propensity, past.reward)
+            lines = jnp.concatenate([lines[:, None], old], axis=1).reshape(-1, lines.shape[1])
+        params, u = (), lines
+        if rule.query_map is not None:
+            params = params_at(maps, state.t, rule.map_every)
+            u = rule.query_map.apply(params, lines)
+        scores = u @ state.theta.T
+        blank, free = jnp.zeros_like(scores[0]), rule.projection.factor is None
+        carry = Carry(
+            pending=jnp.zeros_like(scores),
+            factor=jnp.ones_like(blank),
+            norm2=blank if free else jnp.sum(state.theta**2, axis=1),
+            memory=memory,
+            rewards=rewards,
+            map_steps=query_maps.nothing(rule, scores),
         )
-        new = add_change(maps, state.t, rule.map_every, change)
-        maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
-    extra = () if rule.rows_alone else (maps, carry.memory)
-    if replay:
-        extra = (extra, *push_block(past, carry.rewards, count, rounds.real, rounds.vectors))
-    t = state.t + rounds.real.sum(dtype=state.t.dtype)
-    return state._replace(theta=theta, t=t, extra=extra)
+        return Constants(params, lines, u, scores, u @ u.T, slots), carry
 
+    def open(
+        self, constants: Constants, carry: Carry, first: Int[Array, ""], tile: int
+    ) -> tuple[Lines, Carry]:
+        """Read the lines of a tile, minus the pending updates of earlier tiles."""
+        start, length = first * self._lines_a_round, tile * self._lines_a_round
+        gram = lax.dynamic_slice_in_dim(constants.gram, start, length)  # [bm, Bm]
+        scores = lax.dynamic_slice_in_dim(constants.scores, start, length) - gram @ carry.pending
+        within = lax.dynamic_slice_in_dim(gram, start, length, axis=1)  # [bm, bm]
+        u = lax.dynamic_slice_in_dim(constants.u, start, length)
+        slots = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, tile), constants.slots)
+        map_steps = query_maps.nothing(self.rule, scores)
+        fresh = carry._replace(pending=jnp.zeros_like(scores), map_steps=map_steps)
+        return Lines(scores, within, u, slots), fresh
 
-def _lines_a_round(learner: Learner) -> int:
-    """Return m."""
-    return 1 + getattr(learner.structure, "per_round", 0)
+    def logits(
+        self, carry: Carry, lines: Lines, turn: Turn, axis: Axis
+    ) -> tuple[Float[Array, " I"], Any]:
+        """Compute the logits of a round, minus the pending updates of its own tile."""
+        del axis  # each device computes the logits of its own rows
+        own = self._of_round(lines, turn)
+        plain = carry.factor * (own.scores[0] - own.gram[0] @ carry.pending)  # theta . u
+        z = over_items.masked(plain / self.rule.tau, turn.available)
+        return z, (z, plain)
 
+    def learn(
+        self,
+        carry: Carry,
+        lines: Lines,
+        turn: Turn,
+        computed: Any,
+        choice: Choice,
+        feedback: Feedback,
+        axis: Axis,
+    ) -> Carry:
+        """Add the steps of a round and of its replayed rounds to the pending updates."""
+        rule, (z, plain), own = self.rule, computed, self._of_round(lines, turn)
+        moves = turn.real if feedback.observed is True else turn.real & feedback.observed
+        line = turn.position * len(own.u)
+        c = coefficients(rule.estimator, z, choice, feedback, axis)
+        step = step_length(rule, turn.t)
+        f_e = carry.factor * jnp.where(moves, step * c, 0.0)
+        carry = carry._replace(map_steps=query_maps.add(carry.map_steps, f_e[None], moves, line))
+        carry, c = _conditioned(rule, carry, moves, c, own.u[0])
+        e = jnp.where(moves, step * c, 0.0)
+        pending = lax.dynamic_update_index_in_dim(carry.pending, e / carry.factor, line, 0)
+        norm2 = carry.norm2 - 2 * e * plain + e**2 * own.gram[0, line]
+        carry = _projected(rule, carry._replace(pending=pending), moves, norm2)
+        if self.replay:
+            rewards = push_reward(carry.rewards, own.slots.own, turn.real, choice, feedback.reward)
+            carry = _replay(rule, carry._replace(rewards=rewards), own, turn, line + 1, axis)
+        return carry
 
-def _of_round(learner: Learner, lines: Lines, turn: Turn) -> Lines:
-    """Select the lines of one round of a tile."""
-    slots = jax.tree.map(lambda x: x[turn.position], lines.slots)
-    m = _lines_a_round(learner)
-    of_lines = (lax.dynamic_slice_in_dim(x, turn.position * m, m) for x in lines[:3])
-    return Lines(*of_lines, slots)
+    def close(self, carry: Carry, fresh: Carry, first: Int[Array, ""]) -> Carry:
+        """Add the pending updates of a tile to those of the block."""
+        start = first * self._lines_a_round
+
+        def put(whole, part):
+            return lax.dynamic_update_slice_in_dim(whole, part, start, 0)
+
+        map_steps = jax.tree.map(put, carry.map_steps, fresh.map_steps)
+        return fresh._replace(pending=put(carry.pending, fresh.pending), map_steps=map_steps)
+
+    def end(
+        self, state: State, constants: Constants, carry: Carry, rounds: Rounds, axis: Axis
+    ) -> State:
+        """Return the state after a block."""
+        rule, m = self.rule, self._lines_a_round
+        (maps, _), past, count = self._extra(state)
+        factor = None if rule.projection.factor is None else carry.factor
+        f_e, moves = carry.map_steps or _NOTHING
+        theta, sums = apply_pending(state.theta, carry.pending, constants.u, factor, f_e)
+        if rule.query_map is not None:
+            pulls = query_maps.pulls(sums, constants.u, carry.pending, f_e, m, axis)
+            change = rule.query_map.change(
+                constants.params, constants.lines, pulls, moves.astype(pulls.dtype)
+            )
+            new = add_change(maps, state.t, rule.map_every, change)
+            maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
+        extra = () if rule.rows_alone else (maps, carry.memory)
+        if self.replay:
+            extra = (extra, *push_block(past, carry.rewards, count, rounds.real, rounds.vectors))
+        t = state.t + rounds.real.sum(dtype=state.t.dtype)
+        return state._replace(theta=theta, t=t, extra=extra)
+
+    @property
+    def _lines_a_round(self) -> int:
+        """Return m."""
+        return 1 if self.replay is None else 1 + self.replay.per_round
+
+    def _extra(self, state: State) -> tuple[Any, Any, Any]:
+        """Return (query map, memory), replay buffer and count of a state."""
+        own, past, count = state.extra if self.replay else (state.extra, *_NOTHING)
+        return own or _NOTHING, past, count
+
+    def _of_round(self, lines: Lines, turn: Turn) -> Lines:
+        """Select the lines of one round of a tile."""
+        slots = jax.tree.map(lambda x: x[turn.position], lines.slots)
+        m = self._lines_a_round
+        of_lines = (lax.dynamic_slice_in_dim(x, turn.position * m, m) for x in lines[:3])
+        return Lines(*of_lines, slots)
 
 
 def _replay(

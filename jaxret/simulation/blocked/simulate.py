@@ -25,12 +25,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
-from jaxret.environments.environment import (
-    Environment,
-    effects_with,
-    intervenes,
-    partition_specs,
-)
+from jaxret.environments.environment import Environment, effects_with, intervenes, partition_specs
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
 from jaxret.learners.minibatch import Batches, OpenBatch
@@ -53,12 +48,7 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
     The blocked form exists for rank-one learners without a query map or with one that is constant
     for a multiple of eight rounds, with or without a step size per row; for such learners with
     experience replay, if every round is observed; for mixtures of such learners; and for
-    mini-batches, if every round is observed. The environment must not intervene on the learner
-    itself.
-
-    Args:
-      learner: any learner.
-      environment: environment of the rounds.
+    mini-batches, if every round is observed. The environment must not intervene on it.
     """
 
     observed = not effects_with(environment, "is_observed")
@@ -79,11 +69,7 @@ def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
 
 
 def any_block(learner: Learner) -> bool:
-    """Return whether blocks may have any length: a mini-batch or a query map fixes theirs.
-
-    Args:
-      learner: learner with a blocked form.
-    """
+    """Return whether blocks may have any length: a mini-batch or a query map fixes theirs."""
     if isinstance(learner.structure, Batches):
         return False
     return all(rule.query_map is None for rule, _ in parts_of_all(learner))
@@ -107,9 +93,8 @@ def simulate_blocked(
       state: state from ``learner.init`` or an earlier call; ``state.t`` is the first round.
       environment: environment that does not intervene on the learner.
       stream: queries, labels, and the order of these T rounds. Rounds with ``order`` -1 are
-        padding, so that all chunks of a run have one shape; their lines of the trace are
-        undefined. With a query map or experience replay the first -1 ends the stream, as in the
-        scan.
+        padding, so that all chunks of a run have one shape; their lines of the trace are undefined.
+        With a query map or experience replay the first -1 ends the stream.
       key: random key of the whole run.
       block: B, rounds between two reads of Theta; divides ``map_every`` if there is a query map.
         None: the largest that fits, at most 128, or 16 with experience replay. With mini-batches
@@ -171,11 +156,8 @@ def simulate_on_mesh(
       stream: queries, labels, and the order of these T rounds.
       key: random key of the whole run.
       mesh: mesh with an axis ``item``.
-      block: B, rounds between two reads of Theta; divides ``map_every`` if there is a query map.
-        None: the largest that fits, at most 128, or 16 with experience replay. With mini-batches
-        it is the batch.
-      tile: b, rounds between two reads of the pending updates; divides B. None: 8, or the largest
-        divisor of a mini-batch up to 8.
+      block: B, rounds between two reads of Theta; None: the largest that fits.
+      tile: b, rounds between two reads of the pending updates; None: the largest that fits.
 
     Returns:
       The last state, and the trace [T].
@@ -223,10 +205,7 @@ def _largest_tile(learner: Learner) -> int:
 
 
 def _largest_block(learner: Learner, tile: int) -> int:
-    """Return the largest block, at most 128, that divides ``map_every`` of all query maps.
-
-    A block of a learner that is trained by mini-batches is a batch.
-    """
+    """Return the largest block, at most 128, that divides ``map_every``; or a mini-batch."""
     if isinstance(batches := learner.structure, Batches):
         return batches.batch
     found = parts_of_all(learner)
@@ -261,11 +240,7 @@ def _aligned(first: Int[Array, ""], order: Int[Array, " T"], block: int):
 
 
 def state_specs(learner: Learner) -> State:
-    """Return the PartitionSpecs of a state on the mesh axis ``item``.
-
-    Args:
-      learner: learner with a blocked form.
-    """
+    """Return the PartitionSpecs of a state on the mesh axis ``item``."""
     return State._make((P("item", None), P("item"), P(), extra_specs(learner)))
 
 
