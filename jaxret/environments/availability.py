@@ -50,6 +50,9 @@ def later(items: int, share: float, *, at: int, seed: int = 0) -> Availability:
       share: share of the tools that arrive late, in [0, 1).
       at: the first round in which they are available, >= 0.
       seed: draws the tools.
+
+    Raises:
+      ValueError: if a number is out of range.
     """
     require("at", at, ">= 0", lambda t: t >= 0)
     availability = always(items)
@@ -66,6 +69,9 @@ def one_by_one(items: int, share: float, *, first: int, last: int, seed: int = 0
       first: the round in which the first of them arrives, in 0 .. ``last``.
       last: the round in which the last of them arrives.
       seed: draws the tools and their order.
+
+    Raises:
+      ValueError: if a number is out of range.
     """
     require("first", first, f"in 0 .. last={last}", lambda t: 0 <= t <= last)
     availability = always(items)
@@ -82,6 +88,9 @@ def leaving(items: int, share: float, *, at: int, seed: int = 0) -> Availability
       share: share of the tools that leave, in [0, 1).
       at: the first round without them, >= 0.
       seed: draws the tools.
+
+    Raises:
+      ValueError: if a number is out of range.
     """
     require("at", at, ">= 0", lambda t: t >= 0)
     availability = always(items)
@@ -98,6 +107,9 @@ def away(items: int, share: float, *, leaves: int, back: int, seed: int = 0) -> 
       leaves: the first round without them, in 0 .. ``back`` - 1.
       back: the round in which they are available again.
       seed: draws the tools.
+
+    Raises:
+      ValueError: if a number is out of range.
     """
     require("leaves", leaves, f"in 0 .. back - 1 = {back - 1}", lambda t: 0 <= t < back)
     availability, part = always(items), _part(items, share, seed)

@@ -111,6 +111,9 @@ def censored_by_success(*, after_success: float, after_failure: float) -> Censor
     Args:
       after_success: share of successes without feedback, in [0, 1].
       after_failure: share of failures without feedback, in [0, 1].
+
+    Raises:
+      ValueError: if a share is out of range.
     """
     for name, share in (("after_success", after_success), ("after_failure", after_failure)):
         require(name, share, "in [0, 1]", lambda x: 0 <= x <= 1)
@@ -136,6 +139,9 @@ def position_biased_clicks(*, bias: float = 1.0, lure: float = 0.2):
 
     Returns:
       A `jaxret.environments.environment.SlateReranker`.
+
+    Raises:
+      ValueError: if a number is out of range.
     """
     require("bias", bias, ">= 0", lambda x: x >= 0)
     require("lure", lure, "in (0, 1]", lambda x: 0 < x <= 1)

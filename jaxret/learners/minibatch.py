@@ -171,6 +171,9 @@ def adamw(
       schedule: factor of eta by update (not by round); None: 1/sqrt(t).
       estimator: maps one reward to coefficients; None: Eq. (4).
       policy: maps logits to the items shown; None: draws from p.
+
+    Raises:
+      ValueError: if a number is out of its range.
     """
     import optax  # takes half a second, and no other learner needs it
 

@@ -131,6 +131,9 @@ def rank_one(
       schedule: factor of ``eta`` by round; None: constant.
       tau: temperature, > 0; may be traced.
       eta: step size, >= 0; may be traced.
+
+    Raises:
+      ValueError: if a temperature or step size is out of its range.
     """
     tau, eta = as_number(tau), as_number(eta)
     require("tau", tau, "> 0", lambda x: x > 0)

@@ -93,7 +93,12 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """A client of an endpoint."""
+    """A client of an endpoint.
+
+    Raises:
+      ImportError: the package ``openai`` is not installed.
+      ValueError: the variable of the key is not set, or a setting is out of range.
+    """
 
     def __init__(self, endpoint: Endpoint):
         for name in ("retries", "temperature"):

@@ -44,7 +44,11 @@ from jaxret.types import Params
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TrainingConfig):
-    """Settings for small machines: a batch is 8 x 8 pairs."""
+    """Settings for small machines: a batch is 8 x 8 pairs.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
 
     candidates: int = 8  # N, the right one among them; as many are reranked
     leave_out: bool = False  # leaves each training query out of Tool2Vec's means of its tools

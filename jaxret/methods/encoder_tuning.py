@@ -56,7 +56,11 @@ Embed: TypeAlias = Callable[..., Float[Array, "B d"]]
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(TrainingConfig):
-    """Settings of all four objectives."""
+    """Settings of all four objectives.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
 
     lora: Lora | None = None  # None trains all parameters
 
@@ -83,7 +87,11 @@ _RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Query2Query(EncoderConfig):
-    """Settings for small machines: fewer triplets a query than in the reference."""
+    """Settings for small machines: fewer triplets a query than in the reference.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
 
     window: int = 100  # nearest training queries to choose triplets from
     per_anchor: int | None = 1  # triplets a query; None: all of up to 25
@@ -96,7 +104,11 @@ class Query2Query(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Query2Desc(EncoderConfig):
-    """Settings for small machines: one random negative for each of a query's tools."""
+    """Settings for small machines: one random negative for each of a query's tools.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
 
     document_limit: int | None = None  # tokens a document is cut to; None: what the encoder reads
     negatives: int = 1  # drawn a query; each of its tools meets each of them
@@ -108,7 +120,11 @@ class Query2Desc(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DPR(EncoderConfig):
-    """Settings for small machines."""
+    """Settings for small machines.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
 
     document_limit: int | None = None  # tokens a document is cut to; None: what the encoder reads
     negatives: int = 1  # the first stage's best wrong tools
@@ -120,7 +136,11 @@ class DPR(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolEmbed(EncoderConfig):
-    """Settings for small machines: a batch is 16 x 7 texts."""
+    """Settings for small machines: a batch is 16 x 7 texts.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
 
     document_limit: int | None = None  # tokens a document is cut to; None: what the encoder reads
     negatives: int = 5  # tools drawn at random for each pair

@@ -46,7 +46,11 @@ SCALE = 20.0  # scale of the first logits, as multiples of the cosine
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TrainingConfig):
-    """Settings for small machines: the head starts from Tool2Vec, so that few epochs are enough."""
+    """Settings for small machines: the head starts from Tool2Vec, so that few epochs are enough.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
 
     pool: Pool = "mean"  # context: first token, dense layer, activation
     head: Literal["tool2vec", "random"] = "tool2vec"  # initial head; the reference's is random

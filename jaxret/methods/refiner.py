@@ -44,7 +44,11 @@ TOOLS = ("tool2vec", "documents")
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TrainingConfig):
-    """Settings for small machines."""
+    """Settings for small machines.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
 
     candidates: int = 32  # N
     first_weights: tuple[float, ...] = (0.0, 5.0, 10.0, 20.0)  # that `with_first` tries

@@ -39,7 +39,11 @@ _BATCH = 64  # queries at a time: 64 x K x d numbers
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings of the gradient descent on a query."""
+    """Settings of the gradient descent on a query.
+
+    Raises:
+      ValueError: for a value out of its range, naming the field.
+    """
 
     steps: tuple[int, ...] = (10, 30, 100, 300)  # to try; the best on validation queries is taken
     learning_rate: float = 2.5e-3

@@ -49,6 +49,9 @@ def bootstrapped(
 
     Returns:
       The learner; `State.extra` are the rows of the heads [H, I, d].
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("heads", heads, ">= 1", lambda x: x >= 1)
     projection = common.default_projection(start)

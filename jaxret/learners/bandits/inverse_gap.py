@@ -59,6 +59,9 @@ def squarecb(*, gamma: float = 100.0, eta: float = 0.1, start: Start = "document
 
     Returns:
       The learner; `State.extra` is b [].
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     return _inverse_gap_learner(
         "squarecb",
@@ -105,6 +108,9 @@ def fastcb(
 
     Returns:
       The learner; `State.extra` is b [].
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("tau", tau, "> 0", lambda x: x > 0)
     return _inverse_gap_learner(

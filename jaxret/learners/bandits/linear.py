@@ -71,6 +71,9 @@ def linucb_shared(*, alpha: float = 0.1, ridge: float = 1.0, start: Start = "doc
 
     Returns:
       The learner; `State.extra` is a `Posterior`.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
 
@@ -107,6 +110,9 @@ def lints(*, alpha: float = 0.03, ridge: float = 1.0, start: Start = "document")
 
     Returns:
       The learner; `State.extra` is a `Posterior`.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
     acting = _thompson(constant, lambda posterior, key: draw(posterior, key, alpha))
@@ -142,6 +148,9 @@ def neural_linear(
 
     Returns:
       The learner; `State.extra` is a `Posterior`.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("shape", shape, "> 1", lambda x: x > 1)
     require("rate", rate, "> 0", lambda x: x > 0)

@@ -71,6 +71,9 @@ def linucb(
 
     Returns:
       The learner; `State.extra` is a `Factors`.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
 
@@ -109,6 +112,9 @@ def ridge_epsilon_greedy(
 
     Returns:
       The learner; `State.extra` is a `Factors`.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     shared: dict[str, Any] = {"ridge": ridge, "scale": scale, "start": start, "capacity": capacity}
     return ridge_learner(
@@ -139,6 +145,9 @@ def ridge_learner(
       scale: expected reward at a cosine of 1 with the document, > 0; may be traced.
       start: initial rows, 'document' or 'zero'.
       capacity: C, rounds in the ring buffer, >= 1.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("ridge", ridge, "> 0", lambda x: x > 0)
     require("scale", scale, "> 0", lambda x: x > 0)

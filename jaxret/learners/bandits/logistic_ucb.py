@@ -50,6 +50,9 @@ def logistic_ucb(
 
     Returns:
       The learner; `State.extra` is 1 / H [I, d].
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
     require("ridge", ridge, "> 0", lambda x: x > 0)

@@ -63,6 +63,9 @@ def banditron(
       projection: constraint on the rows; None: the unit sphere, or none with start 'zero'.
       schedule: factor of eta by round; None: constant.
       start: initial rows, 'document' or 'zero'.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     common.require_start(start)
     learner = rank_one(
@@ -110,6 +113,9 @@ def gaptron(
       tau: temperature, > 0.
       eta: step size, >= 0; multiplied by 1 / pi, which is at most K / gamma.
       start: initial rows, 'document' or 'zero'.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     common.require_start(start)
     learner = rank_one(
@@ -192,6 +198,9 @@ def soba(
 
     Returns:
       The learner; `State.extra` is a `SecondOrder`.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("gamma", gamma, "in (0, 1]", lambda x: 0 < x <= 1)
     require("ridge", ridge, "> 0", lambda x: x > 0)

@@ -58,6 +58,9 @@ def success_prior(
 
     Returns:
       The learner; `State.extra` is a `Counts`.
+
+    Raises:
+      ValueError: if a setting is out of range.
     """
     require("tau", tau, "> 0", lambda x: x > 0)
     require("eta", eta, ">= 0", lambda x: x >= 0)
