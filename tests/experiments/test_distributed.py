@@ -14,11 +14,10 @@ SMALL = [
     "exposures=2",
     "seeds=3",
     "chunk=128",
-    "learner=[greedy,mapped_replayed]",
+    "learner=[greedy,frozen]",
     "learners.greedy.tau=[0.04]",
     "learners.greedy.eta_over_tau=[0.1,0.3]",
-    "learners.mapped_replayed.tau=[0.04]",
-    "learners.mapped_replayed.eta_over_tau=[0.03]",
+    "learners.frozen.tau=[0.04]",
     "tracking=files",
 ]
 

@@ -22,6 +22,7 @@ TRAINED += ("cross_encoder",)
 METHODS = ("bm25", "documents", "tool2vec_raw", "tool2vec", "nudge_m", "nudge_n", *TRAINED)
 METHODS += ("refiner_tool2vec+first", "refiner_mlc+first")
 SMALL = [
+    "document=terse",
     "seeds=1",
     *(f"recipes.{name}.epochs=6" for name in TRAINED),
     *(f"recipes.{name}.validate=2" for name in TRAINED),
@@ -29,7 +30,8 @@ SMALL = [
     *(f"recipes.refiner_{first}.layers=1" for first in ("tool2vec", "mlc")),
     *(f"recipes.refiner_{first}.candidates=8" for first in ("tool2vec", "mlc")),
     "recipes.cross_encoder.layers=1",
-    *(f"recipes.{name}.document_limit=64" for name in ("query2desc", "dpr")),  # for speed
+    *(f"recipes.{name}.limit=16" for name in TRAINED),  # one length, so one program each
+    *(f"recipes.{name}.document_limit=16" for name in ("query2desc", "dpr", "cross_encoder")),
 ]
 
 
