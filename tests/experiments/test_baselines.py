@@ -145,7 +145,6 @@ def test_bits_make_retrieval_better_and_labels_more_so(world, tmp_path):
         ("methods=[greddy]", "unknown method 'greddy'; known: bm25, documents, .*refit, .*greedy"),
         ("methods=[documents+once]", r"method 'documents\+once': '\+first' is for refiners"),
         ("methods=[greedy+first]", r"'\+once' for learners"),
-        ("learners.greedy.preset=bold", "learner 'greedy': unknown preset 'bold'"),
         ("online.exposures=0", "online.exposures must be >= 1, got 0"),
         ("recipes.refit.first=dpr", "recipes.refit.first must be a recipe of a reranker on one"),
         ("recipes.cross_encoder.first=bm25", "recipes.refit.first must be a recipe of a reranker"),

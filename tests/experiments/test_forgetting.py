@@ -217,7 +217,6 @@ def test_a_run_is_stopped_while_a_learner_is_followed(world, tmp_path):
         ("points=1", "points must be >= 2, got 1"),
         ("tsne.tools=-1", "tsne.tools must be >= 0, got -1"),
         ("tsne.learner=orag", r"tsne.learner must be one of \['frozen', 'greedy', 'mapped'\], got"),
-        ("learners.greedy.preset=bold", "learner 'greedy': unknown preset 'bold'"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):

@@ -217,7 +217,6 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
         ),
         ("later.share=1", r"later.share must be in \(0, 1\), got 1"),
         ("other.layers=9", r"layers must be in 1 .. 6, got 9"),
-        ("other.name=bert", "encoder must be one of .*, got 'bert'"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
