@@ -14,10 +14,11 @@ SMALL = [
     "exposures=2",
     "seeds=3",
     "chunk=128",
-    "learner=[greedy,frozen]",
+    "learner=[greedy,mapped_replayed]",
     "learners.greedy.tau=[0.04]",
     "learners.greedy.eta_over_tau=[0.1,0.3]",
-    "learners.frozen.tau=[0.04]",
+    "learners.mapped_replayed.tau=[0.04]",
+    "learners.mapped_replayed.eta_over_tau=[0.03]",
     "tracking=files",
 ]
 
