@@ -14,11 +14,7 @@ from tests.experiments.configs import config_of, in_world
 
 
 def configure(world, directory, *more):
-    small = [
-        *in_world(world, directory),
-        "seeds=2",
-        "clusters=2",
-    ]
+    small = [*in_world(world, directory), "seeds=2", "clusters=2"]
     return config_of("mixture_variants", *small, *more)
 
 

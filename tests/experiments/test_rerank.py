@@ -34,10 +34,7 @@ SMALL = [
 
 
 def configure(world, directory, *more):
-    where = [
-        f"models={world / 'models_of_rerank'}",
-        *in_world(world, directory),
-    ]
+    where = [f"models={world / 'models_of_rerank'}", *in_world(world, directory)]
     return config_of("rerank", *SMALL, *where, *more)
 
 

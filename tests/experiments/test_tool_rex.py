@@ -7,13 +7,11 @@ import pytest
 
 from experiments import evaluate_retrieval
 from experiments.tiny_qwen3 import __main__ as tiny_qwen3
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world
 
 LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"
 SMALL = [
     "recipe=[tool_embed,tool_rank]",
-    "tracking=files",
-    "dataset=jsonl",
     "document=terse",
     "recipes.tool_embed.epochs=2",
     "recipes.tool_embed.validate=1",
@@ -35,13 +33,11 @@ SMALL = [
 def configure(world, directory, *more):
     given = [
         *SMALL,
+        *in_world(world, directory),
         "encoder=qwen3_tiny",
         f"encoder.path={world / 'qwen3'}",
         f"recipes.tool_rank.path={world / 'qwen3'}",
-        f"dataset.path={world / 'data'}",
         f"models={world / 'rex'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
         "methods=[documents,tool_embed,tool_rank]",
     ]
     return config_of("train_retriever", *given, *more)
