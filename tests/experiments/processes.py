@@ -35,18 +35,29 @@ def start(module: str, *overrides: str, **environment: str) -> subprocess.Popen:
 
 
 @contextmanager
-def stopped_at(count: int) -> Iterator[None]:
-    """Send SIGTERM when the enclosed run reaches a chunk, and expect the run to stop there."""
-    steps, step = [], Simulation.step
+def stopped_in(owner: type, name: str, count: int) -> Iterator[list]:
+    """Send SIGTERM in the given call of a method, and expect the enclosed run to stop.
 
-    def stopped(simulation, *args):
-        steps.append(simulation)
-        if len(steps) == count:
+    Yields the list of the calls, each as the object it was made on.
+    """
+    calls, method = [], getattr(owner, name)
+
+    def stopped(called, *args):
+        calls.append(called)
+        if len(calls) == count:
             signal.raise_signal(signal.SIGTERM)
-        return step(simulation, *args)
+        return method(called, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Simulation, "step", stopped)
-        with pytest.raises(Interrupted):
-            yield
+        patch.setattr(owner, name, stopped)
+        with pytest.raises(Interrupted) as stop:
+            yield calls
+    assert stop.value.code == 143
+
+
+@contextmanager
+def stopped_at(count: int) -> Iterator[None]:
+    """Send SIGTERM when the enclosed run reaches a chunk, and expect the run to stop there."""
+    with stopped_in(Simulation, "step", count) as steps:
+        yield
     assert len(steps) == count

@@ -10,7 +10,7 @@ from experiments.common.config import plain, table
 from experiments.retrieval import methods
 from jaxret import data
 from jaxret.data.split import own_split
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 
 LEARNERS = ("greedy", "mapped", "full_information")
@@ -26,9 +26,7 @@ SEES = {
     "full_information": "labels",
 }
 SMALL = [
-    "dataset=jsonl",
     "document=full",
-    "tracking=files",
     f"methods=[{','.join(SEES)}]",
     "cuts=[1,10]",
     f"learner=[{','.join(LEARNERS)}]",
@@ -44,18 +42,9 @@ SMALL = [
 ]
 
 
-def overrides(world):
-    return [
-        *SMALL,
-        f"dataset.path={world / 'data'}",
-        f"encoder.path={world / 'encoder'}",
-        f"models={world / 'models_of_baselines'}",
-        f"cache={world / 'cache'}",
-    ]
-
-
 def configure(world, directory, *more):
-    return config_of("baselines", *overrides(world), f"directory={directory}", *more)
+    models = f"models={world / 'models_of_baselines'}"
+    return config_of("baselines", *SMALL, *in_world(world, directory), models, *more)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +134,6 @@ def test_bits_make_retrieval_better_and_labels_more_so(world, tmp_path):
         ("methods=[greddy]", "unknown method 'greddy'; known: bm25, documents, .*refit, .*greedy"),
         ("methods=[documents+once]", r"method 'documents\+once': '\+first' is for refiners"),
         ("methods=[greedy+first]", r"'\+once' for learners"),
-        ("learners.greedy.preset=bold", "learner 'greedy': unknown preset 'bold'"),
         ("online.exposures=0", "online.exposures must be >= 1, got 0"),
         ("recipes.refit.first=dpr", "recipes.refit.first must be a recipe of a reranker on one"),
         ("recipes.cross_encoder.first=bm25", "recipes.refit.first must be a recipe of a reranker"),

@@ -10,12 +10,7 @@ from tests.experiments.configs import config_of, in_world
 
 
 def configure(world, directory, learners):
-    small = [
-        *in_world(world, directory),
-        f"learner=[{learners}]",
-        "rounds=8",
-        "repeats=2",
-    ]
+    small = [*in_world(world, directory), f"learner=[{learners}]", "rounds=8", "repeats=2"]
     return config_of("benchmark_rules", *small)
 
 

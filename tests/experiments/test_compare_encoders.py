@@ -8,19 +8,11 @@ from jaxret.runtime import tracking
 from tests.experiments.configs import config_of, in_world
 
 SIDES = ("minilm", "minilm_1_layers")
-SMALL = [
-    "seeds=2",
-    "other.name=minilm",
-    "learner=[greedy]",
-    "learners.greedy.tau=[0.03]",
-]
+SMALL = ["seeds=2", "other.name=minilm", "learner=[greedy]", "learners.greedy.tau=[0.03]"]
 
 
 def configure(world, directory, *overrides):
-    where = [
-        f"other.path={world / 'encoder'}",
-        *in_world(world, directory),
-    ]
+    where = [f"other.path={world / 'encoder'}", *in_world(world, directory)]
     return config_of("compare_encoders", *SMALL, *where, *overrides)
 
 

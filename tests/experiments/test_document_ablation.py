@@ -15,10 +15,7 @@ PICTURES = {"gains_bm25.png", "gains_dense.png", "dilution.png"}
 
 
 def configure(world, directory, *overrides):
-    given = [
-        *in_world(world, directory),
-        "draws=199",
-    ]
+    given = [*in_world(world, directory), "draws=199"]
     return config_of("document_ablation", *given, *overrides)
 
 

@@ -1,15 +1,19 @@
 """Document expansion end to end against a server, and the review page of its profiles."""
 
 import hashlib
-import http.client
 import json
+import os
 import signal
+import threading
 import time
+import urllib.request
+from functools import partial
 
 import numpy as np
 import pytest
 
 from experiments.expand_documents import __main__ as expand_documents
+from experiments.review_documents import __main__ as review_documents
 from experiments.review_documents.page import QUESTIONS
 from jaxret import data
 from jaxret.data.templates import template
@@ -271,24 +275,27 @@ def test_a_setting_out_of_its_range_is_refused_before_anything_is_asked(folder, 
     assert server.requests == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, end):
+def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, monkeypatch, capsys, end):
     if signal.getsignal(end) is signal.SIG_IGN:
         pytest.skip(f"{end.name} is ignored, as in a shell's background jobs")
     sample = {"id": "a", "document": {"name": "a"}, "profile": profile("tool-1")}
     (folder / "sample.jsonl").write_text(json.dumps(sample) + "\n")
-    process = start("experiments.review_documents", f"run={folder}", "reviewer=B", "open=false")
-    with process:
-        place = process.stdout.readline().split()[0].removeprefix("http://").rstrip("/")
-        connection = http.client.HTTPConnection(place, timeout=60)
-        line = {"id": "a", **dict.fromkeys(QUESTIONS, "ok"), "verdict": "pass", "note": ""}
+    line = {"id": "a", **dict.fromkeys(QUESTIONS, "ok"), "verdict": "pass", "note": ""}
+
+    def answer_and_end(url):
         headers = {"Content-Type": "application/json"}
-        connection.request("POST", "/answers", json.dumps(line), headers)
-        assert connection.getresponse().read() == b"{}"
-        connection.close()
-        process.send_signal(end)
-        rest, _ = process.communicate(timeout=600)
-        assert process.returncode == 0, rest
-    assert "reviewed 1, passed 1" in rest
+        request = urllib.request.Request(f"{url}answers", json.dumps(line).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            assert response.read() == b"{}"
+        os.kill(os.getpid(), end)
+
+    visitor = partial(threading.Thread, target=answer_and_end)
+    monkeypatch.setattr("webbrowser.open", lambda url: visitor(args=(url,)).start())
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        review_documents.main(config_of("review_documents", f"run={folder}", "reviewer=B"))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "reviewed 1, passed 1" in capsys.readouterr().out
     assert rows(folder / "reviews.jsonl") == [line | {"reviewer": "B"}]

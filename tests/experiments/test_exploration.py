@@ -15,9 +15,7 @@ CELLS = [f"tau={tau}/eta_over_tau={step}" for tau in ("0.05", "5") for step in (
 
 def configure(world, directory, *more):
     small = ["seeds=2", "exposures=4", "chunk=128"]
-    where = [
-        *in_world(world, directory),
-    ]
+    where = [*in_world(world, directory)]
     grid = [
         "tau=[0.05,5.0]",
         "eta_over_tau=[0.0,0.1]",

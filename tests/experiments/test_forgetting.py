@@ -115,12 +115,7 @@ def test_learnt_minus_lost_is_the_rise_of_accuracy(finished, learner):
 
 def test_learnt_lost_and_forgotten_queries_are_counted_as_by_hand():
     """One seed; the four queries arrive in rounds 0, 1, 2 and 4, two of them in the third chunk."""
-    right = np.array(
-        [
-            [[0, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
-        ],
-        bool,
-    )
+    right = np.array([[[0, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]], bool)
     rounds = np.array([0, 1, 2, 4])
     # The first query was right after it arrived and is wrong at the end; so is the second, from the
     # second point on. The fourth was right only under Theta_1, before it arrived.
@@ -217,7 +212,6 @@ def test_a_run_is_stopped_while_a_learner_is_followed(world, tmp_path):
         ("points=1", "points must be >= 2, got 1"),
         ("tsne.tools=-1", "tsne.tools must be >= 0, got -1"),
         ("tsne.learner=orag", r"tsne.learner must be one of \['frozen', 'greedy', 'mapped'\], got"),
-        ("learners.greedy.preset=bold", "learner 'greedy': unknown preset 'bold'"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):

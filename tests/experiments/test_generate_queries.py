@@ -15,7 +15,7 @@ from jaxret import data
 from jaxret.data.split import own_split
 from jaxret.llm import Chat, Endpoint, Stage, Wrong, replace_prompts
 from jaxret.runtime.checkpoint import Interrupted
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving
 from tests.fake_writer import Writer, draft, offered
@@ -86,17 +86,15 @@ def test_a_judge_that_prefers_long_queries_prefers_polished_ones(finished):
 
 def test_learners_take_the_data_set_as_it_is(world, finished, tmp_path):
     small = [
-        "dataset=jsonl",
+        *in_world(world, tmp_path),
         f"dataset.path={finished[0] / 'data'}",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
         "document=name_description",
         "learner=[frozen,greedy]",
         "learners.greedy.tau=[0.04]",
         "learners.greedy.eta_over_tau=[0.1]",
-        *("exposures=1", "seeds=1", "chunk=32", "tracking=files"),
+        *("exposures=1", "seeds=1", "chunk=32"),
     ]
-    results = orag.main(configure("orag", tmp_path, *small))
+    results = orag.main(config_of("orag", *small))
     assert 0 <= results["frozen/final/recall@10"] <= 1
     assert 0 <= results["greedy/online/accuracy"] <= 1
 

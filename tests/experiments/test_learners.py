@@ -46,18 +46,12 @@ def test_an_unknown_name_is_answered_with_those_there_are(kind):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (
-            GREEDY | {"step": [1.0]},
-            r"needs a preset, or exactly policy.*see \['step'\]",
-        ),
+        (GREEDY | {"step": [1.0]}, r"needs a preset, or exactly policy.*see \['step'\]"),
         ({k: v for k, v in GREEDY.items() if k != "tau"}, r"or exactly .*tau.*see \['tau'\]"),
         (GREEDY | {"tau": [0.0]}, r"needs tau > 0, got tau=\[0.0\]"),
         (GREEDY | {"eta_over_tau": []}, r"needs eta >= 0, got eta=\[\]"),
         (GREEDY | {"policy": {"name": "greedy", "wide": 1}}, r"policy .greedy.: got an unexpected"),
-        (
-            {"preset": "greedy_replayed", "per_round": 0},
-            "per_round must be >= 1",
-        ),
+        ({"preset": "greedy_replayed", "per_round": 0}, "per_round must be >= 1"),
         ({"preset": "paper_adamw", "batch": 0}, "batch must be >= 1, got 0"),
     ],
 )

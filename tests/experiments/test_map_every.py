@@ -11,12 +11,7 @@ from tests.experiments.configs import config_of, in_world
 
 
 def configure(world, directory, *more):
-    small = [
-        *in_world(world, directory),
-        "seeds=2",
-        "rules=[centred]",
-        "every=[1,8]",
-    ]
+    small = [*in_world(world, directory), "seeds=2", "rules=[centred]", "every=[1,8]"]
     return config_of("map_every", *small, *more)
 
 

@@ -12,12 +12,7 @@ from tests.experiments.configs import config_of, in_world
 
 
 def configure(world, directory, *more):
-    small = [
-        *in_world(world, directory),
-        "seeds=2",
-        "repeats=1",
-        "switches=2",
-    ]
+    small = [*in_world(world, directory), "seeds=2", "repeats=1", "switches=2"]
     return config_of("mixture", *small, *more)
 
 

@@ -15,23 +15,18 @@ from jaxret import data
 from jaxret.data.dataset import Query, build
 from jaxret.data.hops import as_hops
 from jaxret.runtime.checkpoint import Interrupted
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.conftest import TOOLS
 from tests.fake_llm import Reply, serving
 
-SMALL = ["dataset=jsonl", "tracking=files", "seeds=2", "chunk=256"]
+SMALL = ["seeds=2", "chunk=256"]
 GREEDY = [f"learners.reranked_greedy.{x}" for x in ("tau=[0.01]", "eta_over_tau=[0.03,0.1]")]
 BOTH = ["learner=[frozen,reranked_greedy]", *GREEDY, "exposures=8"]
 ASKED = ["planner=llm", "judge=llm", "chunk=8", "llm.format=schema"]
 
 
 def configure(world, directory, *more, folder="data"):
-    where = [
-        f"dataset.path={world / folder}",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
-    ]
+    where = [*in_world(world, directory), f"dataset.path={world / folder}"]
     return config_of("multihop", *SMALL, *where, *more)
 
 

@@ -6,7 +6,7 @@ import pytest
 import jaxret as jr
 from experiments.off_policy import coverage, worlds
 from jaxret.runtime.tracking import read_results
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world
 from tests.problems import make_task
 
 TASK = make_task(queries=100)
@@ -135,11 +135,7 @@ def test_a_cell_that_fails_without_a_warning_is_named():
 def finished(world, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "coverage"
     given = [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
+        *in_world(world, directory),
         *("logs=6", "rounds=300"),
         *(f"~logging.{name}" for name in ("tau_0_05", "tau_0_03", "epsilon_0_3", "epsilon_0_01")),
     ]

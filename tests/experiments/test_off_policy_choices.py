@@ -57,9 +57,7 @@ def test_select_is_judged_by_the_value_of_the_trained_learners():
 
 
 def configure(name, world, directory, *more):
-    given = [
-        *in_world(world, directory),
-    ]
+    given = [*in_world(world, directory)]
     return config_of(name, *given, *more)
 
 

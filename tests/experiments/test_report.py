@@ -14,6 +14,8 @@ from experiments.report import jobs, page
 from tests.experiments.configs import config_of
 
 QUICK = ["tracking=files", "updates=2", "batches=[40]", "copies=[1]", "exposures=[1]", "seeds=2"]
+QUICK += ["schedules=[constant]", "learner=[greedy]"]
+QUICK += ["learners.greedy.tau=[0.04]", "learners.greedy.eta_over_tau=[0.1]"]
 
 
 def configure(*overrides):
@@ -27,6 +29,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # as in this suite
         only = ["only=[paper_settings]", "sections.paper_settings.datasets=[deskbank]"]
         cfg = configure(*only, "run=true", f"always={json.dumps(QUICK)}")
         counts = report.main(cfg)

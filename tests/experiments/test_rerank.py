@@ -25,16 +25,16 @@ SMALL = [
     "~learners.frozen",
     "recipes.refiner_tool2vec.layers=1",
     "recipes.refiner_tool2vec.epochs=2",
+    "recipes.refiner_tool2vec.limit=16",
     "recipes.cross_encoder.epochs=0.5",
     "recipes.cross_encoder.layers=1",
+    "recipes.cross_encoder.limit=16",
+    "recipes.cross_encoder.document_limit=16",
 ]
 
 
 def configure(world, directory, *more):
-    where = [
-        f"models={world / 'models_of_rerank'}",
-        *in_world(world, directory),
-    ]
+    where = [f"models={world / 'models_of_rerank'}", *in_world(world, directory)]
     return config_of("rerank", *SMALL, *where, *more)
 
 

@@ -33,7 +33,7 @@ SMALL = [
     "tracking=files",
 ]
 # They differ in a number, so that they share all compiled programs.
-POINTS = [f"learners.greedy.eta_over_tau=[{x}]" for x in (0.1, 0.2)]
+SWEPT, VALUES = "learners.greedy.eta_over_tau=", ("[0.1]", "[0.2]")
 
 
 @pytest.fixture(params=LAUNCHERS, scope="module")  # runs first, since it may skip
@@ -52,8 +52,8 @@ def sweep(world):
     """Start a sweep in its own process group, and kill the group at the end."""
 
     @contextmanager
-    def of(folder, *words):
-        points = ",".join([POINTS[0], *(point.partition("=")[2] for point in POINTS[1:])])
+    def of(folder, values, *words):
+        points = SWEPT + ",".join(values)
         job = [*SMALL, points, *in_world(world, "${hydra:runtime.output_dir}")]
         names = {
             "JAX_NUM_CPU_DEVICES": "1",
@@ -64,16 +64,9 @@ def sweep(world):
         }
         folder.mkdir(exist_ok=True)
         with (folder / "said.txt").open("a") as log:
+            words = ("-m", "experiments.orag", "-m", *job, f"hydra.sweep.dir={folder}", *words)
             process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "experiments.orag",
-                    "-m",
-                    *job,
-                    f"hydra.sweep.dir={folder}",
-                    *words,
-                ],
+                [sys.executable, *words],
                 cwd=ROOT,
                 env=os.environ | names,
                 stdout=log,
@@ -94,8 +87,8 @@ def sweep(world):
 def finished(world, tmp_path_factory):
     """Run both points in the test's own process; return their folders, named as in a sweep."""
     folders = []
-    for point in POINTS:
-        cfg = config_of("orag", *SMALL, point, *in_world(world, ""))
+    for value in VALUES:
+        cfg = config_of("orag", *SMALL, SWEPT + value, *in_world(world, ""))
         folders.append(tmp_path_factory.mktemp("runs") / f"jsonl-{fingerprint(_root_=cfg)}")
         cfg.directory = str(folders[-1])
         orag.main(cfg)
@@ -130,11 +123,11 @@ def wait(done, seconds, folder):
 def test_an_interrupted_sweep_resumes_with_the_results_of_one_process(
     launcher, finished, sweep, tmp_path
 ):
-    """The first point was finished before; the second is interrupted after its first step."""
+    """A sweep of one point is interrupted in its second step; of both, the other is finished."""
     old, cut = (tmp_path / run.name for run in finished)
     shutil.copytree(finished[0], old)
     before = times(old)
-    with sweep(tmp_path, *launcher) as process:
+    with sweep(tmp_path, VALUES[1:], *launcher) as process:
         wait((cut / "steps" / "frozen.npz").exists, 300, tmp_path)
         os.killpg(process.pid, signal.SIGTERM)
         wait(lambda: process.poll() is not None and not members(process.pid), 60, tmp_path)
@@ -143,7 +136,7 @@ def test_an_interrupted_sweep_resumes_with_the_results_of_one_process(
     done = {path: time for path, time in times(cut).items() if path.parent.name == "steps"}
     assert done
 
-    with sweep(tmp_path, *launcher) as process:
+    with sweep(tmp_path, VALUES, *launcher) as process:
         assert process.wait(300) == 0, said(tmp_path)
         wait(lambda: not members(process.pid), 60, tmp_path)  # helpers end after the sweep
     assert [run.state for run in collect(tmp_path)] == ["finished"] * 2

@@ -211,13 +211,9 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
             r"transferred must be one of projections=\['none', 'sphere'\], got 'cube'",
         ),
         ("projections=[sphere,cube]", "unknown projection 'cube'; known: none, ball, sphere"),
-        (
-            "learner=[mapped]",
-            "learner 'mapped' must be rank one, without a query map",
-        ),
+        ("learner=[mapped]", "learner 'mapped' must be rank one, without a query map"),
         ("later.share=1", r"later.share must be in \(0, 1\), got 1"),
         ("other.layers=9", r"layers must be in 1 .. 6, got 9"),
-        ("other.name=bert", "encoder must be one of .*, got 'bert'"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):

@@ -3,11 +3,14 @@
 import inspect
 from collections.abc import Callable
 
+import jax
 import pytest
 from jax._src import monitoring
 
 import jaxret as jr
+from jaxret.environments.environment import Environment
 from jaxret.learners.registry import factories
+from jaxret.simulation.scan import scan_rounds
 
 COMPILED = []
 
@@ -90,13 +93,21 @@ def test_the_same_settings_give_the_same_learner(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", factories())
-def test_the_numbers_of_every_preset_are_data(task, name):
-    learner = factories()[name]()
-    _, numbers = jr.traced(learner)
+def test_the_numbers_of_every_preset_are_data(problem, name):
+    """Equal families share a program, which is traced with numbers that are data."""
+    family, numbers = jr.traced(factories()[name]())
     if not numbers:
         pytest.skip("this learner has no numeric settings")
-    jr.simulate(learner, task)
     parameters = inspect.signature(factories()[name]).parameters.values()
     first = next(one.name for one in parameters if isinstance(one.default, float))
-    other = factories()[name](**{first: numbers[0] * 0.9})
-    assert programs(lambda: jr.simulate(other, task)) == 0
+    other, others = jr.traced(factories()[name](**{first: numbers[0] * 0.9}))
+    assert (other, hash(other)) == (family, hash(family))
+    assert others != numbers
+    catalogue, stream = problem(times=1)
+
+    def run(*numbers):
+        learner = family(*numbers)
+        state = learner.init(catalogue.theta)
+        return scan_rounds(learner, state, Environment(), stream, jax.random.key(0))
+
+    jax.eval_shape(run, *numbers)
