@@ -22,7 +22,7 @@ from jaxret.learners.wrappers import with_exploration, with_preconditioner, with
 from jaxret.rules import preconditioners, projections, query_maps, schedules
 from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked
 from jaxret.simulation.scan import scan_rounds
-from jaxret.testing import check_learner
+from jaxret.testing import check_learner, quick_jit
 
 ITEMS, ROUNDS = 40, 100
 IDS = np.arange(ITEMS)
@@ -98,16 +98,17 @@ def test_a_run_cut_in_two_equals_the_whole(problem):
 def test_a_ring_by_hand():
     """C = 3 after two rounds; only the middle three rounds of the block are real."""
     replay = Replay(GREEDY.structure, per_round=50, capacity=3, seed=0)
-    past, queries = jnp.array([[10.0], [11.0], [0.0]]), jnp.arange(5.0)[:, None]
-    real, t = jnp.array([False, True, True, True, False]), jnp.array([7, 7, 8, 9, 10])
-    slots, old = sample_block(replay, past, jnp.asarray(2), t, real, queries)
+    past, queries = np.float32([[10], [11], [0]]), np.arange(5, dtype=np.float32)[:, None]
+    real, t = np.array([False, True, True, True, False]), np.int32([7, 7, 8, 9, 10])
+    sample, push = quick_jit(partial(sample_block, replay)), quick_jit(push_block)
+    slots, old = jax.device_get(sample(past, np.int32(2), t, real, queries))
     assert slots.own[1:4].tolist() == [2, 0, 1]
     rings = {1: [10.0, 11.0, 1.0], 2: [2.0, 11.0, 1.0], 3: [2.0, 3.0, 1.0]}
     for place, ring in rings.items():
         assert set(slots.sampled[place].tolist()) == {0, 1, 2}
         np.testing.assert_array_equal(old[place, :, 0], np.array(ring)[slots.sampled[place]])
-    bits = Rewards(*jnp.zeros((3, 3)))
-    after, count = push_block(ReplayBuffer(past, *bits), bits, jnp.asarray(2), real, queries)
+    bits = Rewards(*np.zeros((3, 3), np.float32))
+    after, count = push(ReplayBuffer(past, *bits), bits, np.int32(2), real, queries)
     assert (after.query[:, 0].tolist(), int(count)) == (rings[3], 5)
 
 
