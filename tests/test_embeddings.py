@@ -15,12 +15,11 @@ LEARNERS = {
     "greedy": jr.greedy(**SETTINGS),
     "mapped": jr.mapped(**SETTINGS),
     "low_rank": jr.low_rank(**SETTINGS, rank=4),
-    "centred": jr.centred(**SETTINGS),
     "centred_replayed": jr.centred_replayed(**SETTINGS),
     "whitened": jr.whitened(**SETTINGS),
     "paper_adamw": jr.paper_adamw(tau=0.2, eta=1e-3, batch=4),
 }
-MAPPED = ("mapped", "low_rank", "centred", "centred_replayed")
+MAPPED = ("mapped", "low_rank", "centred_replayed")
 
 
 def ranked(learner, state, task):
