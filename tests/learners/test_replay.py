@@ -1,6 +1,6 @@
 """Blocked replay and blocked preconditioned steps equal the scan up to rounding."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -49,9 +49,13 @@ RULES = {
 }
 
 
-def finish(how, rule, catalogue, stream):
-    run = jax.jit(lambda c: how(rule, rule.init(*c), ENVIRONMENT, stream, jax.random.key(5)))
-    return jax.device_get(run(catalogue))
+BLOCKED = partial(simulate_blocked, block=16)
+
+
+@cache
+def compiled(how, name):
+    key = jax.random.key(5)
+    return jax.jit(lambda state, stream: how(RULES[name], state, ENVIRONMENT, stream, key))
 
 
 def same(got, expected, tolerance=0.0):
@@ -61,32 +65,27 @@ def same(got, expected, tolerance=0.0):
 
 @pytest.mark.parametrize("name", RULES)
 def test_blocks_are_the_scan(problem, name):
-    rule = RULES[name]
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
-        scanned = finish(scan_rounds, rule, catalogue, stream)
-        blocked = finish(partial(simulate_blocked, block=16), rule, catalogue, stream)
+        start = jax.jit(RULES[name].init)(*catalogue)
+        scanned, blocked = (compiled(how, name)(start, stream) for how in (scan_rounds, BLOCKED))
     np.testing.assert_array_equal(blocked[1].item, scanned[1].item)
     same(blocked, scanned, tolerance=1e-12)
 
 
 def test_a_run_cut_in_two_equals_the_whole(problem):
     """Exact if the cut is at the end of a block, otherwise up to rounding."""
-    rule = RULES["all of it"]
+    run = compiled(BLOCKED, "all of it")
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
         order = np.asarray(stream.order)
 
-        @jax.jit
-        def run(state, order):
-            part = stream._replace(order=order)
-            return simulate_blocked(rule, state, ENVIRONMENT, part, jax.random.key(5))
-
         def padded(part):
-            return np.pad(part, (0, ROUNDS - len(part)), constant_values=-1)
+            order = np.pad(part, (0, ROUNDS - len(part)), constant_values=-1)
+            return stream._replace(order=order)
 
-        start = jax.jit(rule.init)(*catalogue)
-        whole = run(start, order)
+        start = jax.jit(RULES["all of it"].init)(*catalogue)
+        whole = run(start, stream)
         for cut in (37, 48):
             middle, first = run(start, padded(order[:cut]))
             last, second = run(middle, padded(order[cut:]))
