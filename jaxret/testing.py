@@ -3,8 +3,8 @@
     check_learner(my_learner(tau=0.1, eta=0.01))
 
 It returns nothing, or raises an AssertionError that names the violated property and the error.
-Results that must agree up to rounding are compared in float64, because in float32 rounding can
-change a draw; results that must agree exactly are compared bit for bit.
+The learner runs in float64, because in float32 rounding can change a draw. Results that must agree
+exactly are compared bit for bit, others up to rounding.
 
 Letters: I items, d width, T rounds, N queries, k items shown.
 """
@@ -52,8 +52,8 @@ def check_learner(
     a round without feedback changes nothing but ``t``; seeds give the same result under vmap and
     one by one; a run cut in two equals the uncut run bit for bit; absent items are never shown and
     their rows do not change. For a rank-one learner it also tests that an estimator declared
-    unbiased is unbiased, that the blocked form equals the scan, and that 8 devices give the result
-    of one (skipped with fewer devices).
+    unbiased is unbiased, that the blocked form of seeds under vmap equals the scan of one, and that
+    8 devices give the result of one (skipped with fewer devices).
 
     Args:
       learner: the learner under test.
@@ -68,22 +68,20 @@ def check_learner(
     rule = rule_of(learner)
     estimator = None if rule is None else rule.estimator
     key = jax.random.key(0) if key is None else key
-    make = partial(_make_case, learner, items, width, rounds, key)
-    case = make()
-    update, traces = _counted(learner.update)
-    _state_keeps_its_types(case, update)
-    _compiles_once(case, update, traces)
-    _rounds_are_counted(case, update)
-    _says_whether_it_is_an_oracle(case)
-    if not learner.facts.oracle:
-        _labels_are_not_read(case, update)
-    _unobserved_rounds_change_nothing(case, update)
     with jax.enable_x64(True):
-        case = make()
+        case = _make_case(learner, items, width, rounds, key)
+        update, traces = _counted(learner.update)
+        _state_keeps_its_types(case, update)
+        _compiles_once(case, update, traces)
+        _rounds_are_counted(case, update)
+        _says_whether_it_is_an_oracle(case)
+        if not learner.facts.oracle:
+            _labels_are_not_read(case, update)
+        _unobserved_rounds_change_nothing(case, update)
         if estimator is not None and estimator.unbiased:
             _claim_of_no_bias_holds(case)
         scan = jax.jit(partial(run, case, scan_rounds))  # traced once for both programs
-        straight, seeds = quick_jit(scan), quick_jit(jax.vmap(scan, (None, None, 0)))
+        straight = quick_jit(scan)
         order, half = case.stream.order, rounds // 2
         # -1 ends a stream, so one program serves all lengths
         early, late = np.full((2, rounds), -1, np.int32)
@@ -94,9 +92,11 @@ def check_learner(
         _cut_runs_are_the_same(case, whole, first, second)
         _absent_items_rest(case, whole, first)
         _propensities_are_those_of_the_policy(case, whole[0])
-        _seeds_do_not_mix(case, straight, seeds)
+        alone = [whole, straight(case.state, order, 1)]
         if has_blocked_form(learner, case.environment):
-            _blocks_and_devices_do_not_matter(case, whole)
+            _blocks_and_devices_do_not_matter(case, alone)
+        else:
+            _seeds_do_not_mix(case, "the scan", scan, alone)
 
 
 class Case(NamedTuple):
@@ -141,7 +141,7 @@ def _make_case(learner: Learner, items: int, width: int, rounds: int, key: PRNGK
             leaves=jnp.asarray(leaves),
         ),
         stream=jax.device_get(stream),  # rows of NumPy arrays are read without compiling
-        key=jax.random.clone(key),  # used once in each precision
+        key=jax.random.clone(key),  # leaves the caller's key unused
     )
 
 
@@ -250,12 +250,12 @@ def _labels_are_not_read(case, update):
                 _fail(case, f"update reads labels: others move the state by {gap:.1e}")
 
 
-def _seeds_do_not_mix(case, straight, seeds):
-    together = jax.device_get(seeds(case.state, case.stream.order, np.arange(2)))
-    for seed in range(2):
-        alone = straight(case.state, case.stream.order, seed)
+def _seeds_do_not_mix(case, what, form, alone):
+    seeds = quick_jit(jax.vmap(form, (None, None, 0)))
+    together = jax.device_get(seeds(case.state, case.stream.order, np.arange(len(alone))))
+    for seed, expected in enumerate(alone):
         one = jax.tree.map(itemgetter(seed), together)
-        _agree(case, f"seed {seed} under vmap and alone", one, alone)
+        _agree(case, f"{what} with seed {seed} under vmap and the plain scan", one, expected)
 
 
 def _cut_runs_are_the_same(case, whole, first, second):
@@ -349,19 +349,17 @@ def _claim_of_no_bias_holds(case):
             _fail(case, f"estimator {estimator.name!r} claims no bias and has one of {off:.1e}")
 
 
-def _blocks_and_devices_do_not_matter(case, whole):
+def _blocks_and_devices_do_not_matter(case, alone):
+    """Compare two seeds under vmap in the blocked form, and one over devices, with plain scans."""
     # 64 rounds are no multiple of 24, so the last block is padded.
     blocks = {"block": 24 if any_block(case.learner) else None}
-    forms = {"the blocked form": partial(simulate_blocked, **blocks)}
+    blocked = partial(run, case, partial(simulate_blocked, **blocks))
+    _seeds_do_not_mix(case, "the blocked form", blocked, alone)
     for n in _DEVICES:
         if n <= len(jax.devices()):
-            mesh = sharding.make_mesh(item=n)
-            forms[f"the blocked form on {n} devices"] = partial(
-                simulate_on_mesh, mesh=mesh, **blocks
-            )
-    for name, form in forms.items():
-        got = quick_jit(partial(run, case, form))(case.state, case.stream.order, 0)
-        _agree(case, f"{name} and the plain scan", got, whole)
+            form = partial(simulate_on_mesh, mesh=sharding.make_mesh(item=n), **blocks)
+            got = quick_jit(partial(run, case, form))(case.state, case.stream.order, 0)
+            _agree(case, f"the blocked form on {n} devices and the plain scan", got, alone[0])
 
 
 def _agree(case, what, got, expected, tolerance=_TOLERANCE):

@@ -30,7 +30,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 def pytest_collection_finish():
     """Exempt all objects that exist after collection from garbage collection."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.fixture(scope="module")

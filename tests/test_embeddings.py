@@ -35,6 +35,7 @@ def test_saved_and_loaded_it_ranks_as_the_learner_does(task, tmp_path, name):
     run.save(tmp_path / "learnt", seed=5)
     saved = jr.load_embeddings(tmp_path / "learnt")
     state = run.state(5)
+    np.testing.assert_array_equal(state.theta, run.states.theta[1])
     np.testing.assert_array_equal(saved.theta, state.theta)
     np.testing.assert_array_equal(saved.rank(task.queries, k=12), ranked(run.learner, state, task))
     scores = run.learner.scores(state, jnp.asarray(task.queries))

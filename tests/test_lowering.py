@@ -29,6 +29,7 @@ from tests.meshes import abstract_mesh
 from tests.nn.published import QWEN3
 from tests.tiny import BACKBONES, DECODER
 
+ACCELERATORS = ("cuda", "tpu")
 ITEMS, WIDTH, QUERIES = 64, 8, 16
 RULE = presets.orag(tau=0.1, eta=0.01, k=3, projection=projections.sphere())
 
@@ -127,10 +128,7 @@ PROGRAMS = {  # name -> function that returns a program and its input shapes
     "simulate_on_mesh": partial(simulated, partial(simulate_on_mesh, mesh=MESH)),
     "metrics.evaluate": evaluated,
     **{f"train_step, MLC on {name}": partial(trained_mlc, b) for name, b in BACKBONES.items()},
-    **{
-        f"train_step, refiner on {name}": partial(trained_refiner, b)
-        for name, b in BACKBONES.items()
-    },
+    "train_step, refiner on bert": partial(trained_refiner, BACKBONES["bert"]),
     "train_step, answers of qwen3": trained_answers,
 }
 
@@ -138,9 +136,7 @@ PROGRAMS = {  # name -> function that returns a program and its input shapes
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_programs_lower_for_accelerators(program):
     run, shapes = PROGRAMS[program]()
-    traced = jax.jit(run).trace(*shapes)
-    for platform in ("cuda", "tpu"):
-        assert "stablehlo" in traced.lower(lowering_platforms=(platform,)).as_text()
+    jax.jit(run).trace(*shapes).lower(lowering_platforms=ACCELERATORS)
 
 
 @pytest.mark.parametrize("size", ["0.6B", "8B"])
@@ -149,8 +145,13 @@ def test_a_qwen3_lowers_as_eight_parts_with_none_of_its_matrices_whole(size):
     traced = jax.jit(run).trace(*shapes)
     split = [path for path, leaf in jax.tree.leaves_with_path(shapes[0]) if leaf.ndim == 2]
     assert len(split) == 1 + 2 * 7
-    for platform in ("cuda", "tpu"):
-        text = traced.lower(lowering_platforms=(platform,)).as_text()
-        assert "mhlo.num_partitions = 8" in text
-        signature = next(line for line in text.splitlines() if "func.func public @main" in line)
-        assert signature.count('{"model"}') == len(split)
+    text = traced.lower(lowering_platforms=ACCELERATORS).as_text()
+    assert "mhlo.num_partitions = 8" in text
+    signature = next(line for line in text.splitlines() if "func.func public @main" in line)
+    assert signature.count('{"model"}') == len(split)
+
+
+def test_an_operation_without_an_accelerator_form_is_noticed():
+    schur = jax.jit(jax.lax.linalg.schur).trace(shape(2, 2))
+    with pytest.raises(NotImplementedError, match=r"schur.*not found for platform"):
+        schur.lower(lowering_platforms=ACCELERATORS)

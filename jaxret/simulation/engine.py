@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, Int
 
 from jaxret.environments.environment import (
@@ -217,6 +219,13 @@ class Simulation:
         """Hash everything that determines the runs: the programs and their data."""
         numbers = _numbers(settings)
         states = jax.eval_shape(partial(_start, self._program), self._data, numbers, self._seeds)
+        runs, mesh = len(self._seeds), sharding.run_mesh(len(self._seeds))
+        if self._program.devices is None and (split := mesh.shape["run"]) > 1:
+            # The mesh of the states of `start`, so that `_step` is traced once for both.
+            mesh = NamedSharding(mesh, P("run") if runs % split == 0 else P())
+            states = jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=mesh), states
+            )
         chunk, data = self.cut(orders)[0], (self._program, self._data)
         shapes = jax.tree.map(lambda x: (np.shape(x), jnp.result_type(x)), (self._data, chunk))
         key = (self._program, str(shapes))

@@ -152,6 +152,7 @@ def _scan_slates(
 ) -> tuple[State, tuple[Trace, Slates]]:
     """Simulate a stream round by round and also record the slates."""
 
+    @partial(jax.jit, inline=True)  # traced once for both branches
     def run_round(state, query):
         slate = show(learner, state, environment, stream, query, key)
         available = available_at(environment, state.t, state.available)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from jaxret.embeddings import Embeddings
 from jaxret.encoders import encoder_name
@@ -118,7 +118,7 @@ class Run:
           ValueError: if the seed was not simulated.
         """
         position = self._position(seed)
-        return jax.tree.map(lambda leaf: leaf[position], self.states)
+        return _at(self.states, position)
 
     def embeddings(self, seed: int | None = None) -> Embeddings:
         """Return the learnt rows and query map of one seed.
@@ -293,3 +293,9 @@ def _named(run: Run) -> str:
 
     settings = ", ".join(f"{name}={text(value)}" for name, value in run.settings.items())
     return f"{run.name} ({settings})" if settings else run.name
+
+
+@jax.jit
+def _at(tree: Any, position: Int[Array, ""]) -> Any:
+    """Return one element of each leaf, in one program."""
+    return jax.tree.map(lambda leaf: leaf[position], tree)

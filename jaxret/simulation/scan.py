@@ -29,6 +29,8 @@ one-hot), `jaxret.rules.schedules.constant` (factor 1), `jaxret.learners.learner
 Letters: T rounds, k items shown, I items.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -159,6 +161,7 @@ def scan_rounds(
     """
     order = stream.order
 
+    @partial(jax.jit, inline=True)  # traced once for the shapes and the loop
     def run_round(state, query):
         slate = show(learner, state, environment, stream, query, key)
         return learn(learner, state, environment, stream, query, key, slate)

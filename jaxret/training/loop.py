@@ -9,6 +9,7 @@ the same bits.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
@@ -97,6 +98,7 @@ def train_step(
 
     gradient = jax.value_and_grad(joint, has_aux=True)
 
+    @partial(jax.jit, inline=True)  # traced once for the shapes and the loop over parts
     def whole(params, frozen, batch, key):
         (value, info), slope = gradient(params, frozen, batch, key)
         return slope, {"loss": value, **info}

@@ -397,26 +397,20 @@ def test_chunks_do_not_matter_and_seeds_do_not_mix(straight):
     assert (runs(0).trace.item[0] != runs(0).trace.item[1]).any()
 
 
-def test_seeds_under_vmap_are_the_seeds_one_by_one(sixteen, all_effects):
-    learner, environment = jr.orag(tau=0.3, eta=0.02, k=3), all_effects
-    order = jnp.asarray(np.tile(np.arange(20), 3))
+def test_seeds_under_vmap_are_the_seeds_one_by_one(sixteen, all_effects, straight):
+    one_by_one = straight[1](0)
 
-    def play(seed):
-        queries, labels = jnp.asarray(sixteen.queries), jnp.asarray(sixteen.labels)
-        key = jax.random.key(seed)
-        start = with_interventions(learner, environment, key, labels=2).init(
-            jnp.asarray(sixteen.theta)
-        )
-        return scan_rounds(learner, start, environment, Stream(queries, labels, order), key)
+    def play(order, seed):
+        learner, key = one_by_one.learner, jax.random.key(seed)
+        start = with_interventions(learner, all_effects, key, labels=2).init(sixteen.theta)
+        stream = Stream(*map(jnp.asarray, (sixteen.queries, sixteen.labels)), order)
+        return scan_rounds(learner, start, all_effects, stream, key)
 
-    together, alone = quick_jit(jax.vmap(play))(jnp.arange(2)), quick_jit(play)
-    for seed in range(2):
-        state, trace = alone(seed)
-        mine = jax.tree.map(lambda x, seed=seed: x[seed], together)
-        np.testing.assert_array_equal(mine[1].item, trace.item)
-        got, expected = learner_state(mine[0]), learner_state(state)
-        np.testing.assert_allclose(got.theta, expected.theta, atol=1e-6)
-        assert got.t == expected.t
+    state, trace = quick_jit(jax.vmap(play))(one_by_one.order, np.arange(2))
+    np.testing.assert_array_equal(trace.item, one_by_one.trace.item)
+    got, expected = learner_state(state), one_by_one.states
+    np.testing.assert_allclose(got.theta, expected.theta, atol=1e-6)
+    np.testing.assert_array_equal(got.t, expected.t)
 
 
 @pytest.mark.parametrize("oracle", [False, True])
@@ -430,13 +424,12 @@ def test_no_effect_gives_labels_to_a_learner_that_is_no_oracle(sixteen, all_effe
         return inner.update(state, query, choice, feedback)
 
     learner = inner._replace(update=update)
-    environment = all_effects
-    simulation = Simulation(Family(learner, lambda: learner), sixteen, environment, seeds=[0])
-    simulation.fingerprint(np.zeros((1, 0)), np.zeros((1, 3), int))  # traces a round
+    init = with_interventions(learner, all_effects, KEY, labels=2).init
+    start = jax.eval_shape(init, jnp.asarray(sixteen.theta))
+    stream = Stream(*map(jnp.asarray, (sixteen.queries, sixteen.labels, np.arange(3))))
+    jax.eval_shape(lambda state: scan_rounds(learner, state, all_effects, stream, KEY), start)
     assert told
     assert all(told) != oracle
-    wrapped = with_interventions(learner, environment, jax.random.key(0), labels=2)
-    start = wrapped.init(jnp.asarray(sixteen.theta))
     assert (start.extra.memories[0].answers.labels is None) != oracle
 
 

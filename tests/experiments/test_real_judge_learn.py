@@ -112,9 +112,12 @@ def test_tables_with_unknown_tools_or_too_few_verdicts_are_refused(configured):
         table.joined(task, begun._replace(yes=few))
 
 
-def test_learners_are_measured_by_the_truth_and_learn_from_the_verdicts(configured):
+@pytest.mark.parametrize("left_out", ["debiased", pytest.param(None, marks=pytest.mark.slow)])
+def test_learners_are_measured_by_the_truth_and_learn_from_the_verdicts(configured, left_out):
     make, *_ = configured
-    found = learn.main(make("rewards=[labels,hard]"))
+    found = learn.main(
+        make("rewards=[labels,hard]", *([f"~learners.{left_out}"] if left_out else []))
+    )
     assert found["labels/frozen/wrong"] == 0.0
     assert found["hard/frozen/online"] == pytest.approx(found["labels/frozen/online"])
     assert found["hard/frozen/wrong"] > 0

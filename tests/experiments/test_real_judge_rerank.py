@@ -75,8 +75,9 @@ def configured(world, tmp_path_factory):
     return make
 
 
-def test_a_judge_serves_the_tools_that_it_recognises_and_no_others(configured):
-    found = rerank.main(configured())
+@pytest.mark.parametrize("left_out", ["reranked", pytest.param(None, marks=pytest.mark.slow)])
+def test_a_judge_serves_the_tools_that_it_recognises_and_no_others(configured, left_out):
+    found = rerank.main(configured(*([f"~learners.{left_out}"] if left_out else [])))
     assert found["recognised/least"] == 0.0
     assert found["recognised/most"] == 1.0
     assert found["recognised/never"] + found["recognised/always"] == pytest.approx(1.0)

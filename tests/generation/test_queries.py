@@ -291,7 +291,10 @@ def test_near_duplicates_within_a_batch_are_one_query(tmp_path):
     assert done[0].failures == {"near": 7}
 
 
-@pytest.mark.parametrize("calls", [3, 11, 17, 26, 52])
+SLOW = [pytest.param(calls, marks=pytest.mark.slow) for calls in (3, 17, 26)]
+
+
+@pytest.mark.parametrize("calls", [11, 52, *SLOW])
 def test_a_run_killed_anywhere_resumes_with_the_same_queries_and_repeats_no_call(tmp_path, calls):
     writer, left = Writer(faults), {"calls": calls}
 

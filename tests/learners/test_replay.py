@@ -1,6 +1,6 @@
 """Blocked replay and blocked preconditioned steps equal the scan up to rounding."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jaxret.learners.wrappers import with_exploration, with_preconditioner, with
 from jaxret.rules import preconditioners, projections, query_maps, schedules
 from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked
 from jaxret.simulation.scan import scan_rounds
-from jaxret.testing import check_learner
+from jaxret.testing import check_learner, quick_jit
 
 ITEMS, ROUNDS = 40, 100
 IDS = np.arange(ITEMS)
@@ -49,9 +49,13 @@ RULES = {
 }
 
 
-def finish(how, rule, catalogue, stream):
-    run = jax.jit(lambda c: how(rule, rule.init(*c), ENVIRONMENT, stream, jax.random.key(5)))
-    return jax.device_get(run(catalogue))
+BLOCKED = partial(simulate_blocked, block=16)
+
+
+@cache
+def compiled(how, name):
+    key = jax.random.key(5)
+    return jax.jit(lambda state, stream: how(RULES[name], state, ENVIRONMENT, stream, key))
 
 
 def same(got, expected, tolerance=0.0):
@@ -61,32 +65,27 @@ def same(got, expected, tolerance=0.0):
 
 @pytest.mark.parametrize("name", RULES)
 def test_blocks_are_the_scan(problem, name):
-    rule = RULES[name]
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
-        scanned = finish(scan_rounds, rule, catalogue, stream)
-        blocked = finish(partial(simulate_blocked, block=16), rule, catalogue, stream)
+        start = jax.jit(RULES[name].init)(*catalogue)
+        scanned, blocked = (compiled(how, name)(start, stream) for how in (scan_rounds, BLOCKED))
     np.testing.assert_array_equal(blocked[1].item, scanned[1].item)
     same(blocked, scanned, tolerance=1e-12)
 
 
 def test_a_run_cut_in_two_equals_the_whole(problem):
     """Exact if the cut is at the end of a block, otherwise up to rounding."""
-    rule = RULES["all of it"]
+    run = compiled(BLOCKED, "all of it")
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
         order = np.asarray(stream.order)
 
-        @jax.jit
-        def run(state, order):
-            part = stream._replace(order=order)
-            return simulate_blocked(rule, state, ENVIRONMENT, part, jax.random.key(5))
-
         def padded(part):
-            return np.pad(part, (0, ROUNDS - len(part)), constant_values=-1)
+            order = np.pad(part, (0, ROUNDS - len(part)), constant_values=-1)
+            return stream._replace(order=order)
 
-        start = jax.jit(rule.init)(*catalogue)
-        whole = run(start, order)
+        start = jax.jit(RULES["all of it"].init)(*catalogue)
+        whole = run(start, stream)
         for cut in (37, 48):
             middle, first = run(start, padded(order[:cut]))
             last, second = run(middle, padded(order[cut:]))
@@ -98,16 +97,17 @@ def test_a_run_cut_in_two_equals_the_whole(problem):
 def test_a_ring_by_hand():
     """C = 3 after two rounds; only the middle three rounds of the block are real."""
     replay = Replay(GREEDY.structure, per_round=50, capacity=3, seed=0)
-    past, queries = jnp.array([[10.0], [11.0], [0.0]]), jnp.arange(5.0)[:, None]
-    real, t = jnp.array([False, True, True, True, False]), jnp.array([7, 7, 8, 9, 10])
-    slots, old = sample_block(replay, past, jnp.asarray(2), t, real, queries)
+    past, queries = np.float32([[10], [11], [0]]), np.arange(5, dtype=np.float32)[:, None]
+    real, t = np.array([False, True, True, True, False]), np.int32([7, 7, 8, 9, 10])
+    sample, push = quick_jit(partial(sample_block, replay)), quick_jit(push_block)
+    slots, old = jax.device_get(sample(past, np.int32(2), t, real, queries))
     assert slots.own[1:4].tolist() == [2, 0, 1]
     rings = {1: [10.0, 11.0, 1.0], 2: [2.0, 11.0, 1.0], 3: [2.0, 3.0, 1.0]}
     for place, ring in rings.items():
         assert set(slots.sampled[place].tolist()) == {0, 1, 2}
         np.testing.assert_array_equal(old[place, :, 0], np.array(ring)[slots.sampled[place]])
-    bits = Rewards(*jnp.zeros((3, 3)))
-    after, count = push_block(ReplayBuffer(past, *bits), bits, jnp.asarray(2), real, queries)
+    bits = Rewards(*np.zeros((3, 3), np.float32))
+    after, count = push(ReplayBuffer(past, *bits), bits, np.int32(2), real, queries)
     assert (after.query[:, 0].tolist(), int(count)) == (rings[3], 5)
 
 

@@ -21,14 +21,18 @@ def log(tmp_path_factory):
     return jr.load_log(folder / "seed_0.jsonl", TASK)
 
 
+@pytest.fixture(scope="module")
+def chosen(log):
+    return jr.select(log, LEARNERS, logging=SERVED)
+
+
 def value(snapshot):
     """Compute a policy's value when a tenth of the rewards is inverted."""
     scores = np.asarray(snapshot.learner.scores(snapshot.state, TASK.queries))
     return 0.1 + 0.8 * (scores.argmax(axis=1) == TASK.labels[:, 0]).mean()
 
 
-def test_the_better_one_is_chosen_and_is_surely_better(log):
-    chosen = jr.select(log, LEARNERS, logging=SERVED)
+def test_the_better_one_is_chosen_and_is_surely_better(chosen):
     truth = {name: value(snapshot) for name, snapshot in chosen.snapshots.items()}
     assert truth["greedy"] > truth["frozen"] + 0.2
     assert (chosen.best, chosen.by, chosen.sure) == ("greedy", "DR", True)
@@ -42,8 +46,7 @@ def test_the_better_one_is_chosen_and_is_surely_better(log):
     assert lines[3] == "greedy is best"
 
 
-def test_learners_train_on_the_first_half_and_are_evaluated_on_the_second(log):
-    chosen = jr.select(log, LEARNERS, logging=SERVED)
+def test_learners_train_on_the_first_half_and_are_evaluated_on_the_second(log, chosen):
     first, second = take(log, slice(0, 2_400)), take(log, slice(2_400, None))
     warm = jr.warm_start(first, LEARNERS[1])
     jax.tree.map(np.testing.assert_array_equal, chosen.snapshots["greedy"].state, warm.state)
@@ -67,8 +70,8 @@ def test_without_probabilities_the_choice_is_not_sure(log):
     assert repr(chosen).endswith("greedy is best, as far as this log can tell")
 
 
-def test_a_snapshot_continues_from_its_state(log):
-    good = jr.select(log, LEARNERS, logging=SERVED).snapshots["greedy"]
+def test_a_snapshot_continues_from_its_state(log, chosen):
+    good = chosen.snapshots["greedy"]
     still = jr.Snapshot(jr.greedy(tau=0.3, eta=0.0)._replace(name="served"), good.state)
     chosen = jr.select(log, [jr.frozen(), still], logging=SERVED)
     assert chosen.best == "served"

@@ -16,6 +16,7 @@ experience replay, blocks begin at multiples of B in t.
 Letters: I items, d width, B rounds a block, b rounds a tile, T rounds.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -119,6 +120,7 @@ def simulate_blocked(
     require("block", block, f"a multiple of tile={tile}", lambda x: x >= tile and x % tile == 0)
     first, blocks = _cut(learner, state, stream.order, block)
 
+    @partial(jax.jit, inline=True)  # traced once for both branches
     def run(state, order):
         return run_block(learner, state, environment, stream, key, order, tile, axis)
 

@@ -1,6 +1,6 @@
 """The blocked form of a mixture equals the scan up to rounding, for all kinds of experts."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -50,15 +50,10 @@ def environment_of(name):
     return ENVIRONMENT if name == "replayed" else HARD  # replay requires every answer
 
 
-def finish(how, rule, catalogue, stream, environment):
-    """Return the first state, the last state, and the trace."""
-
-    @jax.jit
-    def run(catalogue):
-        state = rule.init(*catalogue)
-        return state, *how(rule, state, environment, stream, jax.random.key(5))
-
-    return jax.device_get(run(catalogue))
+@cache
+def compiled(how, name):
+    rule, environment, key = RULES[name], environment_of(name), jax.random.key(5)
+    return jax.jit(lambda state, stream: how(rule, state, environment, stream, key))
 
 
 def same(got, expected, tolerance=0.0):
@@ -69,36 +64,31 @@ def same(got, expected, tolerance=0.0):
 @pytest.mark.parametrize("name", RULES)
 def test_blocks_are_the_scan(problem, name):
     """Compare items, Theta and map of every expert, weights, calibration and losses."""
-    rule, environment = RULES[name], environment_of(name)
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
-        scanned = finish(scan_rounds, rule, catalogue, stream, environment)
-        blocked = finish(simulate_blocked, rule, catalogue, stream, environment)
-    scanned, blocked = scanned[1:], blocked[1:]
+        start = jax.jit(RULES[name].init)(*catalogue)
+        forms = (scan_rounds, simulate_blocked)
+        scanned, blocked = (compiled(how, name)(start, stream) for how in forms)
     np.testing.assert_array_equal(blocked[1].item, scanned[1].item)
     same(blocked, scanned, tolerance=1e-12)
-    assert np.isnan(scanned[1].reward).any() == (environment is HARD)
+    assert np.isnan(scanned[1].reward).any() == (name != "replayed")
     weights = np.exp(scanned[0].extra.log_weights)
     assert np.ptp(weights) > 0.05  # the weights have changed
 
 
 def test_a_run_cut_in_two_equals_the_whole(problem):
     """Exact if the cut is at the end of a block of 16 rounds; otherwise up to rounding."""
-    rule = RULES["rows and maps"]
+    run = compiled(simulate_blocked, "rows and maps")
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
         order = np.asarray(stream.order)
 
-        @jax.jit
-        def run(state, order):
-            part = stream._replace(order=order)
-            return simulate_blocked(rule, state, HARD, part, jax.random.key(5))
-
         def padded(part):
-            return np.pad(part, (0, ROUNDS - len(part)), constant_values=-1)
+            order = np.pad(part, (0, ROUNDS - len(part)), constant_values=-1)
+            return stream._replace(order=order)
 
-        start = jax.jit(rule.init)(*catalogue)
-        whole = run(start, order)
+        start = jax.jit(RULES["rows and maps"].init)(*catalogue)
+        whole = run(start, stream)
         for cut in (37, 64):
             middle, first = run(start, padded(order[:cut]))
             last, second = run(middle, padded(order[cut:]))
@@ -112,7 +102,13 @@ def test_a_run_cut_in_two_equals_the_whole(problem):
 def test_without_feedback_no_expert_and_no_weight_changes(problem):
     rule = RULES["rows and maps"]
     catalogue, stream = problem(items=ITEMS)
-    start, state, trace = finish(simulate_blocked, rule, catalogue, stream, SILENT)
+
+    @jax.jit
+    def run(catalogue):
+        start = rule.init(*catalogue)
+        return start, *simulate_blocked(rule, start, SILENT, stream, jax.random.key(5))
+
+    start, state, trace = run(catalogue)
     assert np.isnan(trace.reward).all()
     same(state, start._replace(t=ROUNDS), tolerance=1e-6)  # rows are projected again
 
@@ -135,10 +131,10 @@ def test_which_mixtures_have_a_blocked_form():
 
 def test_blocks_that_do_not_fit_the_tile_of_an_expert_are_refused(problem):
     catalogue, stream = problem()
-    rule = RULES["rows and maps"]
-    wide = partial(simulate_blocked, block=48)
+    start = jax.eval_shape(RULES["rows and maps"].init, *catalogue)
+    wide = compiled(partial(simulate_blocked, block=48), "rows and maps")
     with pytest.raises(ValueError, match="block must be a divisor of map_every=16, got 48"):
-        finish(wide, rule, catalogue, stream, Environment())
+        jax.eval_shape(wide, start, stream)
 
 
 def forty(problem, items=ITEMS):

@@ -1,5 +1,7 @@
 """The blocked form of mini-batches equals the scan up to rounding, wherever a run is cut."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,10 +39,16 @@ RULES = {
 }
 
 
-def finish(how, rule, catalogue, stream, cuts=()):
+@cache
+def compiled(how, name):
+    rule, key = RULES[name], jax.random.key(5)
+    return jax.jit(rule.init), jax.jit(lambda *args: how(rule, args[0], ENVIRONMENT, args[1], key))
+
+
+def finish(how, name, catalogue, stream, cuts=()):
     """Return the last state and the trace of a run that is cut at some rounds."""
-    state, traces = jax.jit(rule.init)(*catalogue), []
-    step = jax.jit(lambda state, part: how(rule, state, ENVIRONMENT, part, jax.random.key(5)))
+    init, step = compiled(how, name)
+    state, traces = init(*catalogue), []
     for order in np.split(np.asarray(stream.order), cuts):
         padded = np.pad(order, (0, ROUNDS - len(order)), constant_values=-1)
         state, trace = step(state, stream._replace(order=jnp.asarray(padded)))
@@ -57,8 +65,8 @@ def same(got, expected):
 def test_blocks_are_the_scan(problem, name):
     with jax.enable_x64(True):
         catalogue, stream = problem()
-        scanned = finish(scan_rounds, RULES[name], catalogue, stream)
-        blocked = finish(simulate_blocked, RULES[name], catalogue, stream, cuts=[37, 64])
+        scanned = finish(scan_rounds, name, catalogue, stream)
+        blocked = finish(simulate_blocked, name, catalogue, stream, cuts=[37, 64])
     same(blocked, scanned)
     assert np.abs(scanned[0].theta - catalogue.theta).max() > 0.01
 
@@ -71,8 +79,8 @@ def test_a_catalogue_split_over_devices_gives_the_same_run(problem):
         def on_mesh(*args):
             return simulate_on_mesh(*args, mesh=mesh)
 
-        whole = finish(simulate_blocked, RULES["adamw"], catalogue, stream)
-        split = finish(on_mesh, RULES["adamw"], catalogue, stream)
+        whole = finish(simulate_blocked, "adamw", catalogue, stream)
+        split = finish(on_mesh, "adamw", catalogue, stream)
     same(split, whole)
 
 
