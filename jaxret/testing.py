@@ -52,8 +52,8 @@ def check_learner(
     a round without feedback changes nothing but ``t``; seeds give the same result under vmap and
     one by one; a run cut in two equals the uncut run bit for bit; absent items are never shown and
     their rows do not change. For a rank-one learner it also tests that an estimator declared
-    unbiased is unbiased, that the blocked form of seeds under vmap equals the scan of one, and that
-    8 devices give the result of one (skipped with fewer devices).
+    unbiased is unbiased, that the blocked form equals the scan, and that 8 devices give the result
+    of one (skipped with fewer devices).
 
     Args:
       learner: the learner under test.
@@ -92,11 +92,9 @@ def check_learner(
         _cut_runs_are_the_same(case, whole, first, second)
         _absent_items_rest(case, whole, first)
         _propensities_are_those_of_the_policy(case, whole[0])
-        alone = [whole, straight(case.state, order, 1)]
+        _seeds_do_not_mix(case, scan, [whole, straight(case.state, order, 1)])
         if has_blocked_form(learner, case.environment):
-            _blocks_and_devices_do_not_matter(case, alone)
-        else:
-            _seeds_do_not_mix(case, "the scan", scan, alone)
+            _blocks_and_devices_do_not_matter(case, whole)
 
 
 class Case(NamedTuple):
@@ -250,12 +248,12 @@ def _labels_are_not_read(case, update):
                 _fail(case, f"update reads labels: others move the state by {gap:.1e}")
 
 
-def _seeds_do_not_mix(case, what, form, alone):
-    seeds = quick_jit(jax.vmap(form, (None, None, 0)))
+def _seeds_do_not_mix(case, scan, alone):
+    seeds = quick_jit(jax.vmap(scan, (None, None, 0)))
     together = jax.device_get(seeds(case.state, case.stream.order, np.arange(len(alone))))
     for seed, expected in enumerate(alone):
         one = jax.tree.map(itemgetter(seed), together)
-        _agree(case, f"{what} with seed {seed} under vmap and the plain scan", one, expected)
+        _agree(case, f"seed {seed} under vmap and alone", one, expected)
 
 
 def _cut_runs_are_the_same(case, whole, first, second):
@@ -349,17 +347,19 @@ def _claim_of_no_bias_holds(case):
             _fail(case, f"estimator {estimator.name!r} claims no bias and has one of {off:.1e}")
 
 
-def _blocks_and_devices_do_not_matter(case, alone):
-    """Compare two seeds under vmap in the blocked form, and one over devices, with plain scans."""
+def _blocks_and_devices_do_not_matter(case, whole):
     # 64 rounds are no multiple of 24, so the last block is padded.
     blocks = {"block": 24 if any_block(case.learner) else None}
-    blocked = partial(run, case, partial(simulate_blocked, **blocks))
-    _seeds_do_not_mix(case, "the blocked form", blocked, alone)
+    forms = {"the blocked form": partial(simulate_blocked, **blocks)}
     for n in _DEVICES:
         if n <= len(jax.devices()):
-            form = partial(simulate_on_mesh, mesh=sharding.make_mesh(item=n), **blocks)
-            got = quick_jit(partial(run, case, form))(case.state, case.stream.order, 0)
-            _agree(case, f"the blocked form on {n} devices and the plain scan", got, alone[0])
+            mesh = sharding.make_mesh(item=n)
+            forms[f"the blocked form on {n} devices"] = partial(
+                simulate_on_mesh, mesh=mesh, **blocks
+            )
+    for name, form in forms.items():
+        got = quick_jit(partial(run, case, form))(case.state, case.stream.order, 0)
+        _agree(case, f"{name} and the plain scan", got, whole)
 
 
 def _agree(case, what, got, expected, tolerance=_TOLERANCE):

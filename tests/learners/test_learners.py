@@ -173,7 +173,7 @@ BROKEN = {
     "claims no bias and has one of": estimating(overconfident),
     "absent items were shown in": ORAG._replace(act=blind_act),
     "rows of absent items moved by": altered(shrunk, None),
-    "blocked form with seed 0 under vmap and the plain scan": altered(
+    "blocked form and the plain scan": altered(
         lambda s, heard: shrunk(s, heard & s.available[:, None])
     ),
     "a straight one differ by nan": altered(
