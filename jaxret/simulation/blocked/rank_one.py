@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -46,7 +47,6 @@ from jaxret.rules.policies import Policy
 from jaxret.rules.query_maps import add_change, params_at
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
-from jaxret.simulation.blocked import query_maps
 from jaxret.simulation.blocked.kernel import Kernel, Rounds, Turn
 from jaxret.types import Choice, Feedback, State
 
@@ -90,7 +90,7 @@ class Carry(NamedTuple):
       norm2: squared norms of the projected rows [I].
       memory: memory of a preconditioner by row [I]; () without one.
       rewards: `replay.Rewards`; () without experience replay.
-      map_steps: `query_maps.MapSteps`; () without a query map.
+      map_steps: `MapSteps`; () without a query map.
     """
 
     pending: Float[Array, "Bm I"]
@@ -144,7 +144,7 @@ class RankOneKernel(Kernel):
             norm2=blank if free else jnp.sum(state.theta**2, axis=1),
             memory=memory,
             rewards=rewards,
-            map_steps=query_maps.nothing(rule, scores),
+            map_steps=no_map_steps(rule, scores),
         )
         return Constants(params, lines, u, scores, u @ u.T, slots), carry
 
@@ -158,7 +158,7 @@ class RankOneKernel(Kernel):
         within = lax.dynamic_slice_in_dim(gram, start, length, axis=1)  # [bm, bm]
         u = lax.dynamic_slice_in_dim(constants.u, start, length)
         slots = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, tile), constants.slots)
-        map_steps = query_maps.nothing(self.rule, scores)
+        map_steps = no_map_steps(self.rule, scores)
         fresh = carry._replace(pending=jnp.zeros_like(scores), map_steps=map_steps)
         return Lines(scores, within, u, slots), fresh
 
@@ -189,7 +189,7 @@ class RankOneKernel(Kernel):
         c = coefficients(rule.estimator, z, choice, feedback, axis)
         step = step_length(rule, turn.t)
         f_e = carry.factor * jnp.where(moves, step * c, 0.0)
-        carry = carry._replace(map_steps=query_maps.add(carry.map_steps, f_e[None], moves, line))
+        carry = carry._replace(map_steps=add_map_steps(carry.map_steps, f_e[None], moves, line))
         carry, c = _conditioned(rule, carry, moves, c, own.u[0])
         e = jnp.where(moves, step * c, 0.0)
         pending = lax.dynamic_update_index_in_dim(carry.pending, e / carry.factor, line, 0)
@@ -220,7 +220,7 @@ class RankOneKernel(Kernel):
         f_e, moves = carry.map_steps or _NOTHING
         theta, sums = apply_pending(state.theta, carry.pending, constants.u, factor, f_e)
         if rule.query_map is not None:
-            pulls = query_maps.pulls(sums, constants.u, carry.pending, f_e, m, axis)
+            pulls = map_pulls(sums, constants.u, carry.pending, f_e, m, axis)
             change = rule.query_map.change(
                 constants.params, constants.lines, pulls, moves.astype(pulls.dtype)
             )
@@ -268,7 +268,7 @@ def _replay(
     c = jax.vmap(one)(plain, item, propensity, reward, counts)
     step = step_length(rule, turn.t + 1)
     f_e = factor * jnp.where(turn.real, step * c, 0.0)
-    carry = carry._replace(map_steps=query_maps.add(carry.map_steps, f_e, turn.real, line))
+    carry = carry._replace(map_steps=add_map_steps(carry.map_steps, f_e, turn.real, line))
     carry, c = _conditioned(rule, carry, turn.real, c, u)
     e = jnp.where(turn.real, step * c, 0.0)
     pending = lax.dynamic_update_slice_in_dim(carry.pending, e / factor, line, 0)
@@ -341,3 +341,69 @@ def apply_pending(
         return theta, jnp.where(i < 0, 0, sums)  # never 0: keeps the sums before the updates
 
     return lax.fori_loop(0, -(-items // part), update, (theta, sums))
+
+
+class MapSteps(NamedTuple):
+    """The factors from which a query map is updated at the end of a block.
+
+    Attributes:
+      f_e: the rows' factors when the line's round began, times e before a preconditioner [Bm, I].
+      moves: whether the line counts [Bm].
+    """
+
+    f_e: Float[Array, "Bm I"]
+    moves: Bool[Array, " Bm"]
+
+
+def no_map_steps(rule: Rule, scores: Float[Array, "n I"]) -> Any:
+    """Return empty `MapSteps` for n lines; () without a map."""
+    if rule.query_map is None:
+        return ()
+    return MapSteps(jnp.zeros_like(scores), jnp.zeros(len(scores), bool))
+
+
+def add_map_steps(
+    map_steps: Any, f_e: Float[Array, "n I"], moves: Bool[Array, ""], line: Int[Array, ""]
+) -> Any:
+    """Write n lines into the `MapSteps` of a block or tile.
+
+    Args:
+      map_steps: steps of the lines so far; () without a map.
+      f_e: factors of the n lines [n, I].
+      moves: whether the lines count [].
+      line: position of the first line [].
+    """
+    if not map_steps:
+        return ()
+    return MapSteps(
+        lax.dynamic_update_slice_in_dim(map_steps.f_e, f_e, line, 0),
+        lax.dynamic_update_slice_in_dim(map_steps.moves, jnp.full(len(f_e), moves), line, 0),
+    )
+
+
+def map_pulls(
+    sums: Float[Array, "Bm d"],
+    u: Float[Array, "Bm d"],
+    pending: Float[Array, "Bm I"],
+    f_e: Float[Array, "Bm I"],
+    m: int,
+    axis: Axis,
+) -> Float[Array, "Bm d"]:
+    """Compute ``Theta_s^T e_s`` of every line from ``Theta^T f_s e_s`` and the pending updates.
+
+    Args:
+      sums: ``Theta^T f_s e_s`` [Bm, d].
+      u: direction of each line [Bm, d].
+      pending: P [Bm, I].
+      f_e: f_s e_s [Bm, I].
+      m: lines per round.
+      axis: the mesh axis of the items, or None.
+
+    Returns:
+      [Bm, d], the same on all devices.
+    """
+    line = np.arange(len(u))
+    phase = 2 * (line // m) + (line % m > 0)
+    earlier = phase[None, :] < phase[:, None]
+    local = sums - jnp.where(earlier, f_e @ pending.T, 0.0) @ u
+    return local if axis is None else lax.psum(local, axis)
