@@ -28,7 +28,8 @@ def load(path: str | Path, *, name: str | None = None) -> Dataset:
       name: name of the data set; None: name of the folder.
 
     Raises:
-      ValueError: if a line is damaged, a query is judged in two files, or is missing.
+      ValueError: if a line is damaged, a query is judged in two files, or a judged query
+        does not exist.
     """
     folder = existing(path, "a folder with corpus.jsonl, queries.jsonl and qrels/*.tsv")
     queries = folder / "queries.jsonl"

@@ -14,11 +14,18 @@ from typing import Any
 from jaxret.data.dataset import Dataset, Query, build
 from jaxret.runtime.files import existing, json_lines
 
-CATEGORIES = (  # single-turn categories with a right function
-    *("simple_python", "simple_java", "simple_javascript"),
-    *("multiple", "parallel", "parallel_multiple"),
-    *("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple"),
-)
+CATEGORIES = (
+    "simple_python",
+    "simple_java",
+    "simple_javascript",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "live_simple",
+    "live_multiple",
+    "live_parallel",
+    "live_parallel_multiple",
+)  # single-turn categories with a right function
 
 
 def load(path: str | Path) -> Dataset:
@@ -34,7 +41,8 @@ def load(path: str | Path) -> Dataset:
       path: a folder with ``BFCL_v4_<category>.json`` and the same under ``possible_answer/``.
 
     Raises:
-      FileNotFoundError: if the folder is missing or has no category, or no possible answers.
+      FileNotFoundError: if the folder is missing or has no category, or a category has no possible
+        answers.
       ValueError: if a line is damaged, a question has no answer, or an answer calls a function
         that its question does not offer.
     """

@@ -252,7 +252,8 @@ def read_verdict(answer: str) -> bool:
     """Read ``true`` or ``false``, alone or at the end of a reasoned answer.
 
     The reasoning of a model before ``</think>`` is ignored. The last line of the rest must be the
-    word, or end in ``answer: true``, ``verdict is false`` and the like, and not contain the other.
+    word, or end in ``answer: true``, ``verdict is false`` and the like, and must not contain the
+    other word.
 
     Raises:
       Malformed: the answer ends in neither word, or its last line has both.

@@ -36,8 +36,13 @@ from jaxret.data.templates import READERS, parse
 KINDS = ("object", *READERS, "labelled", "text", "broken")
 ADDED = ("terse", "tool_profile")  # fields that are not part of the original documentation
 LABELS = (  # labels of ToolLens, in its order
-    *("category_name", "tool_name", "api_name", "api_description"),
-    *("required_params", "optional_params", "return_schema"),
+    "category_name",
+    "tool_name",
+    "api_name",
+    "api_description",
+    "required_params",
+    "optional_params",
+    "return_schema",
 )
 _LABEL = re.compile(rf"(?:^|, )({'|'.join(LABELS)}):\s*")
 
@@ -72,7 +77,9 @@ class Audit(NamedTuple):
 
 GROUPS = {
     "name": Group(
-        table="name", listed=("name", "name_for_human"), added=("api_name", "tool_name", "new_func")
+        table="name",
+        listed=("name", "name_for_human"),
+        added=("api_name", "tool_name", "new_func"),
     ),
     "description": Group(
         table="description",
@@ -81,25 +88,42 @@ GROUPS = {
         profile=("function", "function_description"),
     ),
     "category": Group(
-        "tags", ("category", "category_name", "domain"), added=("tags",), profile=("tags",)
+        table="tags",
+        listed=("category", "category_name", "domain"),
+        added=("tags",),
+        profile=("tags",),
     ),
     "parameters": Group(
         table="parameters",
         listed=(
-            *("parameters", "api_arguments", "optional_parameters", "required_parameters"),
-            *("inputs", "additional_required_arguments", "optional_arguments"),
+            "parameters",
+            "api_arguments",
+            "optional_parameters",
+            "required_parameters",
+            "inputs",
+            "additional_required_arguments",
+            "optional_arguments",
         ),
         added=("arguments", "input_parameters", "required_params", "optional_params"),
     ),
     "responses": Group(
         table="responses",
         listed=(
-            *("responses", "response", "return_data", "outputs", "result_arguments"),
-            *("template_response", "output"),
+            "responses",
+            "response",
+            "return_data",
+            "outputs",
+            "result_arguments",
+            "template_response",
+            "output",
         ),
         added=("returns", "results", "output_parameters", "return_schema"),
     ),
-    "method": Group(table="function", listed=("method", "api_call", "url", "path"), added=()),
+    "method": Group(
+        table="function",
+        listed=("method", "api_call", "url", "path"),
+        added=(),
+    ),
     "example_usage": Group(
         table="when-to-use",
         listed=("example_usage", "example_code"),
@@ -109,8 +133,11 @@ GROUPS = {
     "limitations": Group(
         table="limitations",
         listed=(
-            *("limitation", "is_transactional", "performance"),
-            *("python_environment_requirements", "doc_arguments"),
+            "limitation",
+            "is_transactional",
+            "performance",
+            "python_environment_requirements",
+            "doc_arguments",
         ),
         added=("limitations",),
         profile=("limitation", "limitations"),

@@ -87,7 +87,8 @@ def poisoned(
       queries: N, the number of queries of the task.
       tool: row of the tool under attack; None: all tools.
       share: share of the queries that belong to the attacker, in [0, 1].
-      false_reward: the reward given instead, in [0, 1]: 1 promotes, 0 demotes; None: invert.
+      false_reward: the reward given instead, in [0, 1]: 1 promotes, 0 demotes; None: inverts each
+        reward.
       seed: seed of the attacker's queries.
 
     Raises:

@@ -218,7 +218,8 @@ def evaluate_each(
       metric -> values [S, N], NaN outside the part. Without a part S is 1 except for a run.
 
     Raises:
-      ValueError: if a metric is unknown, the task has other tools, or the object is no ranking.
+      ValueError: if a metric is unknown, the task has other tools, or the object cannot be ranked
+        by.
     """
     if isinstance(names, str):
         raise ValueError(f"metrics must be a list of names, got the single string {names!r}")

@@ -6,7 +6,8 @@
     save(figure, directory / "regret.png")
 
 Figures are readable at half the width of a page: text of 11 points or more on 6 inches, and colours
-for colour-blind readers, in the same order in every figure. Matplotlib's settings are unchanged.
+for colour-blind readers, in the same order in every figure. Global settings of matplotlib are not
+changed.
 """
 
 from collections.abc import Mapping, Sequence

@@ -79,7 +79,8 @@ def guarded(
     """Stop a learner before it has lost more than a budget against static retrieval.
 
     With a good learner the guard costs the difference to static retrieval in a share epsilon of the
-    rounds, and the risk that the learner is stopped nonetheless. It is simulated by the plain scan.
+    rounds, and the risk that the learner is stopped nonetheless. A guarded learner is simulated by
+    the plain scan.
 
     Args:
       learner: any learner that shows one tool per round and has `Learner.probabilities`.

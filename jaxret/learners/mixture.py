@@ -169,7 +169,7 @@ def mixture(
       beta: power of the likelihood, > 0; the bounds need it to be at most 1.
       floor: every P_g is clipped to [floor, 1 - floor], in (0, 0.5), so that one confident error
         does not remove an expert for good.
-      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0; 1e6 turns calibration off.
+      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0; 1e6 in effect turns it off.
       prior: initial weights of the G experts, > 0; None: equal weights.
       policy: maps the mixed probabilities to the items shown; None: greedy.
 

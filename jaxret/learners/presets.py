@@ -166,9 +166,15 @@ def greedy(
       projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
-    parts: dict[str, Any] = {"projection": projection, "schedule": schedule}
-    parts["estimator"] = estimator or estimators.bandit_likelihood()
-    return rank_one("greedy", policy=policies.greedy(k=k), tau=tau, eta=eta, **parts)
+    return rank_one(
+        "greedy",
+        estimator=estimator or estimators.bandit_likelihood(),
+        policy=policies.greedy(k=k),
+        tau=tau,
+        eta=eta,
+        projection=projection,
+        schedule=schedule,
+    )
 
 
 @preset
@@ -187,9 +193,15 @@ def full_information(
       projection: projection of the rows, after each step.
       schedule: factor of eta by round; None: constant.
     """
-    parts: dict[str, Any] = {"projection": projection, "schedule": schedule}
-    parts["estimator"] = estimators.full_information()
-    return rank_one("full_information", policy=policies.greedy(), tau=tau, eta=eta, **parts)
+    return rank_one(
+        "full_information",
+        estimator=estimators.full_information(),
+        policy=policies.greedy(),
+        tau=tau,
+        eta=eta,
+        projection=projection,
+        schedule=schedule,
+    )
 
 
 @preset

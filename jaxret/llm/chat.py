@@ -8,7 +8,8 @@ asked again. Answers that parse are stored under the hash of the question, so an
 asks no question twice. `Chat.weigh` returns the probabilities of a few words as the first token of
 the answer, which costs one token instead of a sentence.
 
-Time-outs, 429 and server errors are retried by the ``openai`` package (extra ``llm``).
+Time-outs, 429 and server errors are retried with growing pauses by the ``openai`` package (extra
+``llm``).
 """
 
 import hashlib

@@ -218,9 +218,14 @@ def fit(
     def made() -> Objective:
         return _objective(embed, task, config, stage, seed, hooks)._replace(frozen=part.frozen)
 
-    about = (name, config, task, validation, seed, folder, hooks)
     best = trained(
-        *about,
+        name,
+        config,
+        task,
+        validation,
+        seed=seed,
+        folder=folder,
+        hooks=hooks,
         start=part.start,
         objective=made,
         model=lambda now: fitted(now, -(-len(task) // USAGE)),

@@ -105,9 +105,17 @@ def fit(
         loss = LOSSES[config.objective]
         return classification(network, tokens, task.labels, loss=loss, size=config.size, seed=seed)
 
-    about = (name, config, task, validation, seed, folder, hooks)
     best = trained(
-        *about, start=params, objective=objective, model=lambda now: untrained._replace(params=now)
+        name,
+        config,
+        task,
+        validation,
+        seed=seed,
+        folder=folder,
+        hooks=hooks,
+        start=params,
+        objective=objective,
+        model=lambda now: untrained._replace(params=now),
     )
     return untrained._replace(params=best)
 

@@ -129,9 +129,14 @@ def fit(
     def with_params(now):
         return untrained._replace(params=(now, table))
 
-    about = (name, config, task, validation, seed, folder, hooks)
     best = trained(
-        *about,
+        name,
+        config,
+        task,
+        validation,
+        seed=seed,
+        folder=folder,
+        hooks=hooks,
         start=params,
         objective=objective,
         model=with_params,

@@ -186,8 +186,19 @@ def fit(
             seed=seed,
         )._replace(frozen=part.frozen)
 
-    about = (name, config, task, validation, seed, folder, hooks)
-    best = trained(*about, start=part.start, objective=objective, model=with_params, first=stage)
+    best = trained(
+        name,
+        config,
+        task,
+        validation,
+        seed=seed,
+        folder=folder,
+        hooks=hooks,
+        start=part.start,
+        objective=objective,
+        model=with_params,
+        first=stage,
+    )
     return with_params(best)
 
 

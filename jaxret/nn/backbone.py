@@ -54,7 +54,8 @@ class Backbone(NamedTuple):
           A tree of ``jax.ShapeDtypeStruct``, for `jaxret.nn.placement.memory_report`.
 
         Raises:
-          ValueError: if there are rules but no mesh, or a rule splits too many axes.
+          ValueError: if there are rules but no mesh, or a rule splits more axes than a parameter
+            has.
         """
         return placement.placed(self.network().shapes(), dtype=dtype, mesh=mesh, rules=rules)
 

@@ -9,7 +9,7 @@ Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import jax.numpy as jnp
 from flax import nnx
@@ -21,10 +21,23 @@ from jaxret.types import PRNGKey
 Context: TypeAlias = tuple[Any, ...]  # arrays, or None
 
 
-class Block(nnx.Module):
-    """A block, with dropout if it gets a key; ``config`` holds the sizes."""
+class Sizes(Protocol):
+    """The sizes that a block reads from a configuration."""
 
-    def __init__(self, config: Any, compute: Compute, *, rngs: nnx.Rngs):
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def intermediate(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def eps(self) -> float: ...
+
+
+class Block(nnx.Module):
+    """A block, with dropout if it gets a key."""
+
+    def __init__(self, config: Sizes, compute: Compute, *, rngs: nnx.Rngs):
         width = config.hidden
         self.heads, self.rate = config.heads, compute.dropout
         self.query, self.key, self.value, self.out = (
@@ -93,7 +106,8 @@ def run_blocks(
       blocks: blocks by number, "0", "1", ..; each is called with tokens, mask, context and key.
       x: inputs of the first block [B, L, H].
       mask: [B, L], False for padding.
-      compute: rate of the first dropout, and whether to recompute blocks in the backward pass.
+      compute: rate of the dropout before the first block, and whether to recompute blocks in the
+        backward pass.
       context: further inputs of every block, such as distances.
       key: random key of the dropout; None: no dropout.
 

@@ -1,7 +1,8 @@
 """Published checkpoints: locates the files, reads them, and renames the tensors.
 
 A checkpoint is a directory with ``config.json``, ``tokenizer.json`` and ``model.safetensors``, or
-shards in place of the last (`jaxret.nn.tensor_files`). Errors list all problems at once, by name.
+shards in place of the last (`jaxret.nn.tensor_files`). Errors list all problems at once, by file or
+tensor name.
 """
 
 import hashlib

@@ -9,7 +9,7 @@ Attention is causal. No map has a bias.
 Letters: B texts, L tokens per text, H hidden width, e width of a head, K heads of keys and values.
 """
 
-from typing import Any
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +22,27 @@ from jaxret.types import PRNGKey
 Turns = tuple[Float[Array, "B L 1 e/2"], Float[Array, "B L 1 e/2"]]
 
 
+class Sizes(Protocol):
+    """The sizes that a block reads from a configuration."""
+
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def intermediate(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def kv_heads(self) -> int: ...
+    @property
+    def head_width(self) -> int: ...
+    @property
+    def eps(self) -> float: ...
+
+
 class DecoderBlock(nnx.Module):
     """A block, with dropout if it gets a key; ``turns`` are the `angles` of the positions."""
 
-    def __init__(self, config: Any, compute: Compute, *, rngs: nnx.Rngs):
+    def __init__(self, config: Sizes, compute: Compute, *, rngs: nnx.Rngs):
         def to(inputs, outputs):
             return linear(inputs, outputs, compute, rngs, bias=False)
 
@@ -55,7 +72,11 @@ class DecoderBlock(nnx.Module):
         return x + dropout(self.down(risen), self.rate, fold(key, 2))
 
     def attention(
-        self, x: Float[Array, "B*L H"], mask: Bool[Array, "B L"], turns: Turns, key: PRNGKey | None
+        self,
+        x: Float[Array, "B*L H"],
+        mask: Bool[Array, "B L"],
+        turns: Turns,
+        key: PRNGKey | None,
     ) -> Float[Array, "B*L heads*e"]:
         """Compute causal attention, with groups of query heads per head of keys and values.
 

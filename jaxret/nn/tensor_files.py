@@ -1,6 +1,7 @@
 """Lazily read tensors of a checkpoint, in one file or in shards.
 
-A large checkpoint has files ``model-00001-of-00004.safetensors``, .. and an index.
+A large checkpoint has files ``model-00001-of-00004.safetensors``, .. and an index from tensors to
+shards.
 """
 
 import json

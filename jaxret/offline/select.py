@@ -65,10 +65,12 @@ def select(
 
     Args:
       log: log of any policy that explores.
-      learners: with distinct names and probabilities; snapshots continue from their states.
+      learners: with distinct names, and with probabilities; snapshots continue from their
+        states.
       logging: learner that wrote the log, in its state before the first round; without it DR has
         no interval.
-      alpha: probability that any learner's interval fails, divided equally (Bonferroni).
+      alpha: probability that any learner's interval fails, divided equally among the learners
+        (Bonferroni).
 
     Raises:
       ValueError: if the log has fewer than 4 rounds or no support for a policy, a learner is an

@@ -163,7 +163,8 @@ def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
 
     Args:
       log: log with the rounds.
-      learner: a learner, which starts at the rows of the log's task; or a snapshot to continue.
+      learner: a learner, which starts at the rows of the log's task; or a snapshot, which continues
+        from its state.
 
     Returns:
       The learner in its state after the log.

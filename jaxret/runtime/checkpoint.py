@@ -12,7 +12,8 @@
 
 A state is any pytree: NamedTuples, typed keys, optax states, 64-bit NumPy arrays and sharded arrays
 are restored unchanged. The target of a restore determines the shardings, so a state can be resumed
-on another mesh or by another number of processes. Each process writes its part to a shared disk.
+on another mesh or by another number of processes. Each process writes its own part to a shared file
+system.
 """
 
 import signal

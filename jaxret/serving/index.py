@@ -9,7 +9,8 @@
 
 The first position of a ticket is chosen by the learner's policy, the rest are the best by score. A
 ticket is answered once, at any later time: the update is applied to the state at that time. The
-index is in memory and used by one process; the catalogue may grow, and removed rows are kept.
+index is in memory and used by one process; the catalogue may grow, and the rows of removed tools
+are kept.
 
 Letters: I items, d width, k items shown.
 """

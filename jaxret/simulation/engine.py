@@ -272,7 +272,8 @@ class Simulation:
           first: states to continue from; None: `start`.
 
         Returns:
-          The last states without those of interventions, and the trace [R, T], on the host.
+          The last states without those of interventions, and the trace [R, T], on the host and
+          unpadded.
         """
         chunks, rounds = self.cut(orders), orders.shape[1]
         with Progress(total=rounds, desc=title, unit="round", delay=3, leave=False) as bar:

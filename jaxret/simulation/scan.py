@@ -6,7 +6,7 @@
 `scan_rounds` defines the simulation: it runs the two halves in a compiled loop, for any learner.
 `jaxret.simulation.blocked` computes the same rounds faster. If something outside the program
 chooses from the slate (a language model, a judge, a person), the halves are compiled separately
-(`jaxret.simulation.simulate.SelectedSimulation`):
+(`jaxret.simulation.selected`):
 
     slate = jit(show)(...)
     position = ask(slate.items)

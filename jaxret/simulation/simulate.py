@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -27,21 +26,13 @@ from jaxret.learners.learner import Learner
 from jaxret.runtime import distributed
 from jaxret.runtime.files import write_whole
 from jaxret.runtime.validate import require
-from jaxret.simulation import scan
-from jaxret.simulation.engine import (
-    CHUNK,
-    Data,
-    Form,
-    Program,
-    Simulation,
-    join_environment,
-    over_runs,
-)
+from jaxret.simulation.engine import CHUNK, Form, Simulation
 from jaxret.simulation.logged import LoggedSimulation
 from jaxret.simulation.run import Run
+from jaxret.simulation.selected import SelectedSimulation
 from jaxret.simulation.streams import seed_numbers, stream_orders
 from jaxret.task import Task
-from jaxret.types import Selector, State, Stream, Trace
+from jaxret.types import Selector, State, Trace
 
 
 def simulate(
@@ -210,57 +201,3 @@ def _claimed(folder: Path, learner: str, fingerprint: str) -> Path:
     if distributed.leads():
         write_whole(record, json.dumps(described) + "\n")
     return folder / "checkpoints"
-
-
-class SelectedSimulation(Simulation):
-    """A `Simulation` in which ``select`` chooses from every slate.
-
-    Args:
-      *args: positional arguments of `Simulation`.
-      select: chooses from the slates of all runs.
-      **settings: keyword arguments of `Simulation`.
-    """
-
-    def __init__(self, *args: Any, select: Selector, **settings: Any):
-        super().__init__(*args, **settings)
-        self._select = select
-
-    @property
-    def form(self) -> str:
-        """Name of the form in which rounds are simulated."""
-        return "round by round, selected outside"
-
-    def cut(self, orders: Int[np.ndarray, "R T"]) -> list[Int[np.ndarray, "R c"]]:
-        """Cut streams into chunks; the last one may be shorter, since chunks are not compiled."""
-        orders = orders.astype(np.int32)
-        return [orders[:, i : i + self.chunk] for i in range(0, orders.shape[1], self.chunk)]
-
-    def _chunk(self, states, numbers, order) -> tuple[State, Trace]:
-        lines, data = [], (self._program, self._data)
-        for queries in order.T:
-            slate = _show(*data, states, numbers, self._seeds, queries)
-            picked = self._select(queries, np.asarray(distributed.fetch(slate.items)))
-            picked = jax.tree.map(distributed.agreed, picked)
-            position, reward = picked if isinstance(picked, tuple) else (picked, None)
-            answer = (slate, position, reward)
-            states, line = _learn(*data, states, numbers, self._seeds, queries, *answer)
-            lines.append(jax.tree.map(np.asarray, distributed.fetch(line)))
-        return states, jax.tree.map(lambda *x: np.stack(x, axis=1), *lines)
-
-
-@partial(jax.jit, static_argnames="program")
-def _show(program: Program, data: Data, *args):
-    return over_runs(program, partial(_half, scan.show, program, data), *args)
-
-
-@partial(jax.jit, static_argnames="program")
-def _learn(program: Program, data: Data, *args):
-    return over_runs(program, partial(_half, scan.learn, program, data), *args)
-
-
-def _half(half, program: Program, data: Data, state, numbers, seed, query, *answer):
-    """Run one half of a round of one run."""
-    stream = Stream(queries=data.queries, labels=data.labels, order=query)
-    environment = join_environment(data.environment, program.environment)
-    learner = program.family(*numbers)
-    return half(learner, state, environment, stream, query, jax.random.key(seed), *answer)

@@ -104,7 +104,8 @@ def bounds(
     - SquareCB: its wrong tools, from the loss of its regression, and under realizability.
 
     Args:
-      run: run of a learner with a softmax, of a mixture, or of SquareCB; several seeds give errors.
+      run: run of a learner with a softmax, of a mixture, or of SquareCB; several seeds give
+        standard errors.
       against: one Theta [I, d] for all seeds, or a comparator; None: the comparator that fits the
         learner's projection; ignored for a mixture and for SquareCB.
       tau: temperature of the comparator, > 0, for a learner that is not rank one; None: the

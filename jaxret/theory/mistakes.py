@@ -160,7 +160,8 @@ def hinges(
 def gaptron(evidence: Evidence) -> Measured:
     """Compute Gaptron's bound on the wrong tools of a run.
 
-    U is the best of Theta_1, the run's comparator and the proximal comparator, in the ball.
+    U is the best of Theta_1, the run's comparator and the proximal comparator, projected to the
+    ball.
     """
     rule, stream = evidence.rule, evidence.stream
     items, rounds = len(evidence.theta_1), np.shape(stream.order)[1]

@@ -16,7 +16,7 @@ sum_g w_g P_g^beta >= -beta ln sum_g w_g P_g`` for beta <= 1 (power means), the 
 times the mixture's loss; summed, ``beta L_mix <= -ln u_{T+1}``. With the fixed share the weight of
 g keeps at least the factor ``1 - alpha + alpha prior_g`` between two rounds, since no weight
 exceeds 1. beta > 1 reverses the inequality, so there is no statement. Vovk (1990), Herbster and
-Warmuth (1998); the bits may be chosen by an adversary who sees the tools.
+Warmuth (1998); the bits may be chosen by an adversary who sees the tools shown.
 
 Proof of the third: a failure of a tool with P_mix >= 1/2 costs at least ln 2. The bound does not
 cover wrong tools with a smaller P_mix: an expert that gives every tool a small probability has a

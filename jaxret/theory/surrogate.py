@@ -1,6 +1,7 @@
 """Calibration of cross-entropy: what its excess risk says about the tool that is ranked first.
 
-ORAG, Proposition B.1, with eta_i(q) = P(I* = i | q), p(q) any prediction, g(q) its best tool:
+ORAG, Proposition B.1, with eta_i(q) = P(I* = i | q), p(q) any prediction and g(q) the tool
+that it ranks first:
 
     (i)    for each q, E[-log p_{I*} | q] has the unique minimiser p = eta(q)
     (ii)   R_CE(p) - inf R_CE = E[KL(eta(Q) || p(Q))], and inf R_CE = E[H(eta(Q))]

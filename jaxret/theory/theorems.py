@@ -20,7 +20,8 @@ For clean bits this is sum_i p_i^2 - 2 p* + 1/p*, and the theorem bounds the sum
 App. B.2, which moves only one row, has 1/p* - 1, which is never larger: Theorem 5.1 holds too.
 
 The corollaries use constants in place of the run's numbers. Corollary 5.2 is smallest at eta of
-order 1 / sqrt(T), where it is of order sqrt(T); the last term of Corollary B.3 is linear in T.
+order 1 / sqrt(T), where it is of order sqrt(T); the last term of Corollary B.3 is linear in T for
+every eta.
 
 Letters: I items, d width, T rounds, S seeds.
 """

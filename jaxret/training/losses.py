@@ -148,8 +148,10 @@ def info_nce(
       the mean over rows [], in nats.
 
     Raises:
-      ValueError: for a temperature that is not above 0.
+      ValueError: for a temperature that is not above 0, or if no row has a negative.
     """
+    if not in_batch:
+        require("negatives", negatives.shape[1], ">= 1 per row without in_batch", lambda m: m >= 1)
     require("temperature", temperature, "> 0", lambda x: x > 0)
     queries, documents, negatives = (_float32(x) for x in (queries, documents, negatives))
 

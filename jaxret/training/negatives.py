@@ -111,7 +111,8 @@ def query2query(
 
     The reference keeps the anchor in its own window, where the anchor is its nearest positive. In a
     data set with one line per query and tool, copies of the anchor then fill the positives. We
-    leave the anchor's text out of the window, so a copy with other tools is no negative.
+    leave the anchor's text out of the window, so that a copy with other tools is no negative
+    either.
 
     Args:
       queries: unit vectors from the encoder before training [n, d].

@@ -2,7 +2,9 @@
 
 import pytest
 
-from experiments.common.tables import cell, results_table
+import jaxret as jr
+from experiments.common.tables import cell, results_table, settings_table
+from jaxret.learners.grid import grid
 
 ROWS = ("frozen", "mapped_full_information")
 COLUMNS = [f"{part}/{metric}" for part in ("online", "final", "heldout") for metric in "abcd"]
@@ -65,3 +67,12 @@ def test_columns_keep_their_order(capsys, monkeypatch):
 )
 def test_a_cell_is_as_short_as_it_is_useful(value, expected):
     assert cell(value) == expected
+
+
+def test_settings_are_counted_by_how_many_seeds_chose_them(capsys):
+    learner = grid(jr.greedy, tau=[0.02, 0.04], eta=[0.001])
+    values = {"greedy/online/tau": [0.04, 0.02, 0.04], "greedy/online/eta": [0.001] * 3}
+    results = {name: {"values": some} for name, some in values.items()}
+    settings_table(results, [learner], {"online, final": "online"})
+    lines = [line for line in capsys.readouterr().out.splitlines() if "tau" in line]
+    assert ["tau=0.04, eta=0.001  x2" in lines[0], "tau=0.02, eta=0.001  x1" in lines[1]] == [1, 1]

@@ -21,7 +21,7 @@ with several right tools need no special case.
 Letters: I items, d width, C capacity in rounds, N queries.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -81,9 +81,15 @@ def linucb(
         variance = variances(state.extra, query, len(state.theta), ridge)
         return scale * (state.theta @ query) + alpha * jnp.sqrt(variance)
 
-    shared: dict[str, Any] = {"ridge": ridge, "scale": scale, "start": start}
-    policy = policies.greedy()
-    return ridge_learner("linucb", policy=policy, values=upper, capacity=capacity, **shared)
+    return ridge_learner(
+        "linucb",
+        policy=policies.greedy(),
+        values=upper,
+        ridge=ridge,
+        scale=scale,
+        start=start,
+        capacity=capacity,
+    )
 
 
 @preset
@@ -116,12 +122,14 @@ def ridge_epsilon_greedy(
     Raises:
       ValueError: if a setting is out of range.
     """
-    shared: dict[str, Any] = {"ridge": ridge, "scale": scale, "start": start, "capacity": capacity}
     return ridge_learner(
         "ridge_epsilon_greedy",
         policy=policies.epsilon_greedy(epsilon=epsilon),
         values=lambda state, query: scale * (state.theta @ query),
-        **shared,
+        ridge=ridge,
+        scale=scale,
+        start=start,
+        capacity=capacity,
     )
 
 

@@ -19,7 +19,7 @@ from jaxret.learners.rank_one import coefficients
 from jaxret.rules.policies import Policy
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
-from jaxret.simulation.blocked.kernel import Kernel, Rounds, Turn
+from jaxret.simulation.blocked.rounds import Kernel, Rounds, Turn
 from jaxret.types import Choice, Feedback, State
 
 

@@ -30,8 +30,8 @@ from jaxret.learners.mixture import (
 from jaxret.rules.policies import Policy
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
-from jaxret.simulation.blocked.kernel import Kernel, Rounds, Turn
 from jaxret.simulation.blocked.rank_one import RankOneKernel, parts
+from jaxret.simulation.blocked.rounds import Kernel, Rounds, Turn
 from jaxret.types import Choice, Feedback, State
 
 Kinds = tuple[Any, ...]  # per kind, the NamedTuples of `rank_one` [g, ..]; () if frozen

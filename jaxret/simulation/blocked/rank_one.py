@@ -25,7 +25,7 @@ begins (`jaxret.learners.replay`). A round then has m = 1 + n lines of u, its ow
 phases: the replayed lines come after the round's own line, and all n at once.
 
 `jaxret.simulation.blocked.rounds` runs the rounds by the interface of
-`jaxret.simulation.blocked.kernel`.
+`jaxret.simulation.blocked.rounds`.
 
 Letters: I items, d width, B rounds per block, b rounds per tile, m lines per round, of which n are
 past rounds.
@@ -47,7 +47,7 @@ from jaxret.rules.policies import Policy
 from jaxret.rules.query_maps import add_change, params_at
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
-from jaxret.simulation.blocked.kernel import Kernel, Rounds, Turn
+from jaxret.simulation.blocked.rounds import Kernel, Rounds, Turn
 from jaxret.types import Choice, Feedback, State
 
 _NOTHING: Any = (None, None)

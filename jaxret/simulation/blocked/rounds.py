@@ -1,19 +1,25 @@
-"""The rounds of one block: queries, items shown, feedback.
+"""The rounds of one block, and the kernel through which they access the learner.
 
-A round accesses the learner only through its kernel (`jaxret.simulation.blocked.kernel`). The
-kernel of a rank-one learner is `jaxret.simulation.blocked.rank_one`, that of a mixture
-`jaxret.simulation.blocked.mixture`, that of mini-batches `jaxret.simulation.blocked.minibatch`.
+    constants, carry <- begin       before the first round of a block
+    lines, carry     <- open        before the first round of a tile
+    z, computed      <- logits      then the policy shows items, and the environment responds
+    carry            <- learn       from the feedback of the round
+    carry            <- close       after the last round of a tile
+    state            <- end         after the last round of the block
 
-Letters: I items, d width, B rounds per block, b rounds per tile.
+The types of ``constants``, ``lines`` and ``carry`` are the kernel's own. Tiles of a few rounds keep
+the work of a round in cache.
+
+Letters: I items, d width, L labels, B rounds per block, b rounds per tile.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.environments.environment import (
     Environment,
@@ -22,21 +28,140 @@ from jaxret.environments.environment import (
     queries_at,
     respond,
 )
-from jaxret.learners.learner import Learner
-from jaxret.learners.minibatch import Batches
-from jaxret.learners.mixture import Blend
+from jaxret.rules.policies import Policy
 from jaxret.runtime.over_items import Axis
-from jaxret.simulation.blocked.kernel import Kernel, Rounds, Turn
-from jaxret.simulation.blocked.minibatch import BatchKernel
-from jaxret.simulation.blocked.mixture import MixtureKernel
-from jaxret.simulation.blocked.rank_one import RankOneKernel, parts
 from jaxret.simulation.scan import round_keys
 from jaxret.simulation.trace import measure, reported
-from jaxret.types import PRNGKey, State, Stream, Trace
+from jaxret.types import Choice, Feedback, PRNGKey, State, Stream, Trace
+
+
+class Rounds(NamedTuple):
+    """The inputs of a block's rounds, known before the block is simulated; fields [B]."""
+
+    t: Int[Array, " B"]  # the number of each round
+    query: Int[Array, " B"]  # position in the stream's queries
+    vectors: Float[Array, "B d"]  # the queries
+    labels: Int[Array, "B L"]  # the right items, -1 pads
+    keys: tuple  # random keys of `act` and of the environment
+    real: Bool[Array, " B"]  # False for padding, where nothing happens
+
+
+class Turn(NamedTuple):
+    """A round that is being simulated."""
+
+    position: Int[Array, ""]  # position of the round in its tile
+    t: Int[Array, ""]  # number of the round
+    real: Bool[Array, ""]  # False for padding
+    available: Bool[Array, " I"]  # mask of the available items
+
+
+class Kernel(Protocol):
+    """The blocked form of one learner."""
+
+    @property
+    def policy(self) -> Policy:
+        """Return the policy of the learner."""
+        ...
+
+    def begin(self, state: State, rounds: Rounds) -> tuple[Any, Any]:
+        """Compute the matrix products of a block.
+
+        Args:
+          state: state before the block.
+          rounds: rounds of the block, fields [B].
+
+        Returns:
+          The constants of the block, and the carry before its first round.
+        """
+        ...
+
+    def open(self, constants: Any, carry: Any, first: Int[Array, ""], tile: int) -> tuple[Any, Any]:
+        """Read the lines of a tile.
+
+        Args:
+          constants: constants of the block.
+          carry: carry of the block before the tile.
+          first: position of the tile's first round in the block [].
+          tile: b, rounds of the tile.
+
+        Returns:
+          The lines of the tile, and its carry, with no pending updates.
+        """
+        ...
+
+    def logits(
+        self, carry: Any, lines: Any, turn: Turn, axis: Axis
+    ) -> tuple[Float[Array, " I"], Any]:
+        """Compute the logits of a round, minus infinity where an item is absent.
+
+        Args:
+          carry: carry of the tile before the round.
+          lines: lines of the tile.
+          turn: the round.
+          axis: the mesh axis of the items, inside shard_map; else None.
+
+        Returns:
+          Logits [I], and intermediate values for `learn`.
+        """
+        ...
+
+    def learn(
+        self,
+        carry: Any,
+        lines: Any,
+        turn: Turn,
+        computed: Any,
+        choice: Choice,
+        feedback: Feedback,
+        axis: Axis,
+    ) -> Any:
+        """Learn from the feedback of a round; change nothing without feedback.
+
+        Args:
+          carry: carry of the tile before the round.
+          lines: lines of the tile.
+          turn: the round.
+          computed: second value that `logits` returned for the round.
+          choice: the item that was used, and its propensity.
+          feedback: the reward and whether it was observed; labels only for an oracle.
+          axis: the mesh axis of the items, inside shard_map; else None.
+
+        Returns:
+          The carry of the tile after the round.
+        """
+        ...
+
+    def close(self, carry: Any, fresh: Any, first: Int[Array, ""]) -> Any:
+        """Add the pending updates of a tile to those of the block.
+
+        Args:
+          carry: carry of the block before the tile.
+          fresh: carry of the tile after its last round.
+          first: position of the tile's first round in the block [].
+
+        Returns:
+          The carry of the block after the tile.
+        """
+        ...
+
+    def end(self, state: State, constants: Any, carry: Any, rounds: Rounds, axis: Axis) -> State:
+        """Return the state after a block.
+
+        Args:
+          state: state before the block.
+          constants: constants of the block.
+          carry: carry of the block after its last tile.
+          rounds: rounds of the block, fields [B].
+          axis: the mesh axis of the items, inside shard_map; else None.
+
+        Returns:
+          The state, with all pending updates applied to the rows [I, d], and ``t`` after the block.
+        """
+        ...
 
 
 def run_block(
-    learner: Learner,
+    kernel: Kernel,
     state: State,
     environment: Environment,
     stream: Stream,
@@ -44,11 +169,13 @@ def run_block(
     order: Int[Array, " B"],
     tile: int,
     axis: Axis,
+    *,
+    oracle: bool,
 ) -> tuple[State, Trace]:
     """Simulate one block.
 
     Args:
-      learner: learner with a blocked form.
+      kernel: blocked form of the learner.
       state: state before the block; ``state.t`` is its first round.
       environment: environment of the rounds.
       stream: queries and their labels.
@@ -56,11 +183,11 @@ def run_block(
       order: positions of the queries [B], -1 for padding.
       tile: b, rounds between two reads of the pending updates; divides B.
       axis: the mesh axis of the items, inside shard_map; else None.
+      oracle: whether the learner is given the labels.
 
     Returns:
       The state after the block, and its trace [B].
     """
-    kernel, oracle = _kernel(learner), learner.facts.oracle
     rounds = _rounds(state, environment, stream, key, order)
     constants, carry = kernel.begin(state, rounds)
 
@@ -111,12 +238,3 @@ def _rounds(
     labels = jax.vmap(partial(labels_at, environment))(t, query, stream.labels[query])
     vectors = jax.vmap(partial(queries_at, environment))(t, query, stream.queries[query])
     return Rounds(t, query, vectors, labels, round_keys(key, t), real)
-
-
-def _kernel(learner: Learner) -> Kernel:
-    structure = learner.structure
-    if isinstance(structure, Batches):
-        return BatchKernel(structure)
-    return (
-        MixtureKernel(structure) if isinstance(structure, Blend) else RankOneKernel(*parts(learner))
-    )

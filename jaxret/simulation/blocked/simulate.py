@@ -35,8 +35,10 @@ from jaxret.learners.rank_one import TILE, Rule
 from jaxret.learners.replay import Replay
 from jaxret.runtime.over_items import Axis
 from jaxret.runtime.validate import require
-from jaxret.simulation.blocked.rank_one import parts
-from jaxret.simulation.blocked.rounds import run_block
+from jaxret.simulation.blocked.minibatch import BatchKernel
+from jaxret.simulation.blocked.mixture import MixtureKernel
+from jaxret.simulation.blocked.rank_one import RankOneKernel, parts
+from jaxret.simulation.blocked.rounds import Kernel, run_block
 from jaxret.types import PRNGKey, State, Stream, Trace
 
 BLOCK = 128
@@ -49,9 +51,9 @@ def has_blocked_form(learner: Learner, environment: Environment) -> bool:
     The blocked form exists for rank-one learners without a query map or with one that is constant
     for a multiple of eight rounds, with or without a step size per row; for such learners with
     experience replay, if every round is observed; for mixtures of such learners; and for
-    mini-batches, if every round is observed. The environment must not intervene on it.
+    mini-batches, if every round is observed. The environment must not intervene on the learner
+    itself.
     """
-
     observed = not effects_with(environment, "is_observed")
 
     def blocks(one):
@@ -119,10 +121,12 @@ def simulate_blocked(
     require("tile", tile, ">= 1", lambda x: x >= 1)
     require("block", block, f"a multiple of tile={tile}", lambda x: x >= tile and x % tile == 0)
     first, blocks = _cut(learner, state, stream.order, block)
+    kernel = _kernel(learner)
 
     @partial(jax.jit, inline=True)  # traced once for both branches
     def run(state, order):
-        return run_block(learner, state, environment, stream, key, order, tile, axis)
+        oracle = learner.facts.oracle
+        return run_block(kernel, state, environment, stream, key, order, tile, axis, oracle=oracle)
 
     def skip(state, order):
         line = jax.eval_shape(run, state, order)[1]
@@ -272,3 +276,12 @@ def _kind_specs(kind: LearnerGrid) -> ExpertRows:
     if is_frozen(kind):
         return ExpertRows((), ())
     return ExpertRows(P(None, "item", None), extra_specs(kind.learner(0), (None, "item")))
+
+
+def _kernel(learner: Learner) -> Kernel:
+    structure = learner.structure
+    if isinstance(structure, Batches):
+        return BatchKernel(structure)
+    if isinstance(structure, Blend):
+        return MixtureKernel(structure)
+    return RankOneKernel(*parts(learner))
