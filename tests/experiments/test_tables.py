@@ -71,7 +71,7 @@ def test_a_cell_is_as_short_as_it_is_useful(value, expected):
 
 def test_settings_are_counted_by_how_many_seeds_chose_them(capsys):
     learner = grid(jr.greedy, tau=[0.02, 0.04], eta=[0.001])
-    values = {"greedy/online/tau": [0.04, 0.02, 0.04], "greedy/online/eta": [0.001] * 3}
+    values = {"greedy/online/tau": [0.02, 0.04, 0.04], "greedy/online/eta": [0.001] * 3}
     results = {name: {"values": some} for name, some in values.items()}
     settings_table(results, [learner], {"online, final": "online"})
     lines = [line for line in capsys.readouterr().out.splitlines() if "tau" in line]
