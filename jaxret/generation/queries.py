@@ -77,7 +77,11 @@ class Draft(NamedTuple):
 
     def example(self) -> str:
         """Return one line of JSON in the form of an answer."""
-        fields = {x: getattr(self, x) for x in ("functions", "explanation", "instruction")}
+        fields = {
+            "functions": list(self.functions),
+            "explanation": self.explanation,
+            "instruction": self.instruction,
+        }
         return json.dumps(fields, ensure_ascii=False)
 
 

@@ -149,8 +149,12 @@ class Connection:
         except (self._error, ValueError) as error:  # ValueError: a body that is not JSON
             where = end.base_url or "api.openai.com"
             raise Unanswered(f"{end.model} at {where}: {error}") from error
-        counts = ("prompt_tokens", "completion_tokens") if answer.usage is not None else ()
-        usage: dict[str, int] = {name: getattr(answer.usage, name) for name in counts}
+        usage: dict[str, int] = {}
+        if answer.usage is not None:
+            usage = {
+                "prompt_tokens": answer.usage.prompt_tokens,
+                "completion_tokens": answer.usage.completion_tokens,
+            }
         choice = answer.choices[0] if answer.choices else None
         message = choice and choice.message
         return Answer(

@@ -183,8 +183,9 @@ def local(tree: Any, like: Any = None) -> Any:
     def one(x, own=True):
         return jnp.asarray(_fetched(x)) if own and isinstance(x, jax.Array) else x
 
-    own = () if like is None else (jax.tree.map(_is_own, like),)
-    return jax.tree.map(one, tree, *own)
+    if like is None:
+        return jax.tree.map(one, tree)
+    return jax.tree.map(one, tree, jax.tree.map(_is_own, like))
 
 
 def end(status: int) -> None:
