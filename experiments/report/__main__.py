@@ -1,13 +1,17 @@
-"""Reports all experiments on one page, beside the paper's numbers.
+"""Reports all experiments on one page, and on another whether the papers' claims hold.
 
     uv run python -m experiments.report                       # finished runs
     uv run python -m experiments.report run=true              # also runs what is missing
     uv run python -m experiments.report run=true only=[noise,rules]
+    uv run python -m experiments.report publish=true          # rewrites results/papers.md
 
 ``configs/report.yaml`` lists the sections: command, data sets, sweep, and the paper's numbers.
 ``workers`` runs are executed side by side. Finished runs are read and interrupted ones resumed, so
 the report can be stopped and started at any time. It writes ``runs/report/report.md``, with the
 figures of the runs and their total time.
+
+``publish`` reads the results that ``configs/papers.yaml`` names from the finished runs, stores them
+in ``experiments/results/papers.json``, where the numbers of other runs stay, and writes the page.
 """
 
 import json
@@ -19,6 +23,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from experiments import (
+    document_ablation,
+    document_training,
     evaluate_retrieval,
     exploration,
     forgetting,
@@ -31,10 +37,10 @@ from experiments import (
     variance,
     warm_start,
 )
-from experiments.common.config import plain
+from experiments.common.config import plain, table
 from experiments.common.experiment import command
 from experiments.multihop import __main__ as multihop
-from experiments.report import page
+from experiments.report import page, papers
 from experiments.report.jobs import Job, plan
 from experiments.report.workers import Task, side_by_side
 from experiments.transfer import __main__ as transfer
@@ -42,6 +48,8 @@ from jaxret.runtime.validate import require
 
 MODULES = (evaluate_retrieval, exploration, latency, multihop, orag, paper_settings, regret)
 MODULES += (rerank, warm_start, forgetting, transfer, tune, variance)
+MODULES += (document_ablation, document_training)
+RESULTS = Path(__file__).parents[1] / "results"
 EXPERIMENTS: dict[str, Callable[[DictConfig], Any]] = {
     module.__name__.removeprefix("experiments.").removesuffix(".__main__"): module.main
     for module in MODULES
@@ -66,7 +74,20 @@ def main(cfg: DictConfig) -> dict[str, int]:
     missing = len(everything) - len(done)
     print(f"{directory / 'report.md'}: {len(done)} runs, {missing} missing")
     print(duration(done))
+    if cfg.publish:
+        publish(cfg)
     return {"runs": len(done), "missing": missing}
+
+
+def publish(cfg: DictConfig) -> None:
+    """Write the page about the papers' claims, and the numbers on which it rests."""
+    rows, sections = table("papers"), plain(cfg)["sections"]
+    jobs = {name: list(plan(cfg, section)) for name, section in sections.items()}
+    numbers = papers.read_numbers(rows, jobs, RESULTS / "papers.json")
+    text = papers.page(rows, numbers)
+    (RESULTS / "papers.json").write_text(json.dumps(numbers, indent=1) + "\n")
+    (RESULTS / "papers.md").write_text(text)
+    print(RESULTS / "papers.md")
 
 
 def chosen(cfg: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,209 @@
+"""The papers' tables, figures and theorems, one row each, with a verdict that follows from numbers.
+
+``configs/papers.yaml`` lists the rows. Each says what the paper reports and what is claimed, and
+names one source:
+
+    run      a run of ``configs/report.yaml``, as SECTION/DATASET or SECTION/DATASET/CHANGE
+    page     a results page on which all numbers of the row stand, with the command
+    tests    the test that holds the statement, or with ``shows`` refutes it
+    absent   why nothing could be run
+
+``ours`` is the text of the row, in which ``{KEY}`` is a result of the run and ``{KEY - KEY}`` a
+difference of two, seed by seed. ``holds`` lists the paper's claims, ``A > B``: each side is a
+key (RUN:KEY for another run), a number with or without its standard error, or the difference of
+two. A claim holds if A exceeds B by more than two standard errors.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.common.tables import markdown
+from experiments.report.jobs import Job
+from jaxret.evaluation.estimate import Estimate
+from jaxret.runtime import tracking
+
+SOURCES = ("run", "page", "tests", "absent")
+HEAD = ("the paper's", "it reports", "here", "verdict", "what differs", "source")
+NUMBER = re.compile(r"[+-]?\d*\.?\d+( ± \d*\.?\d+)?")
+QUOTED = re.compile(r"\d+(?:\.\d+)?")  # numbers of a row with a page, which must stand there
+
+Numbers = Mapping[str, Sequence[float]]  # RUN:KEY -> one value per seed
+
+
+class Quantity(NamedTuple):
+    """A mean with its standard error, NaN if it is unknown; the values, if it has several seeds."""
+
+    mean: float
+    error: float
+    values: tuple[float, ...] = ()
+
+    def minus(self, other: "Quantity") -> "Quantity":
+        """Subtract, seed by seed where both have the same seeds."""
+        if self.values and len(self.values) == len(other.values):
+            return of_seeds(np.subtract(self.values, other.values).tolist())
+        errors = [x.error for x in (self, other) if not np.isnan(x.error)]
+        error = float(np.hypot.reduce(errors)) if errors else float("nan")
+        return Quantity(self.mean - other.mean, error)
+
+    def __str__(self) -> str:
+        if np.isnan(self.error) or self.error < 5e-4:
+            return f"{self.mean:.3f}"
+        return f"{self.mean:.3f} ± {self.error:.3f}"
+
+
+def of_seeds(values: Sequence[float]) -> Quantity:
+    """Return the mean and standard error of one value per seed."""
+    estimate = Estimate.of(values)
+    return Quantity(estimate.mean, estimate.error, tuple(values) if len(values) > 1 else ())
+
+
+def page(papers: Mapping[str, Any], numbers: Numbers) -> str:
+    """Format the page: a table for each paper, below a count of its verdicts."""
+    parts = [f"# {papers['title']}", papers["text"].strip()]
+    for paper in papers["papers"].values():
+        verdicts = [verdict(row, numbers) for row in paper["rows"]]
+        counts = {one: verdicts.count(one) for one in dict.fromkeys(verdicts)}
+        summary = ", ".join(f"{n} {one}" for one, n in counts.items())
+        lines = [
+            (
+                row["item"],
+                row["paper"],
+                ours(row, numbers),
+                word,
+                row.get("differs", ""),
+                source(row),
+            )
+            for row, word in zip(paper["rows"], verdicts, strict=True)
+        ]
+        parts += [f"## {paper['title']}", f"{len(verdicts)} rows: {summary}."]
+        parts.append(markdown(HEAD, lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def verdict(row: Mapping[str, Any], numbers: Numbers) -> str:
+    """Return what the numbers of a row say about the paper's claims."""
+    if "absent" in row:
+        return "not tested"
+    if "tests" in row:
+        return f"{row.get('shows', 'holds')} (tests)"
+    if "holds" not in row:
+        return "reported"
+    verdicts = {claim_verdict(claim, row, numbers) for claim in row["holds"]}
+    return verdicts.pop() if len(verdicts) == 1 else "holds in part"
+
+
+def claim_verdict(claim: str, row: Mapping[str, Any], numbers: Numbers) -> str:
+    """Compare both sides of ``A > B``; without an error of either, their order decides."""
+    above, below = (quantity(side, row, numbers) for side in claim.split(" > "))
+    difference = above.minus(below)
+    margin = 0.0 if np.isnan(difference.error) else 2 * difference.error
+    if difference.mean > margin:
+        return "holds"
+    return "does not hold" if difference.mean < -margin else "within two errors"
+
+
+def ours(row: Mapping[str, Any], numbers: Numbers) -> str:
+    """Return the text of a row with its numbers."""
+    if "absent" in row:
+        return ""
+    return re.sub(
+        r"{(.+?)}", lambda found: str(quantity(found[1], row, numbers)), row.get("ours", "")
+    )
+
+
+def quantity(text: str, row: Mapping[str, Any], numbers: Numbers) -> Quantity:
+    """Return a number, a result, or the difference of two.
+
+    Raises:
+      ValueError: if a result is missing.
+    """
+    found = []
+    for name in text.split(" - "):
+        if NUMBER.fullmatch(name):
+            mean, _, error = name.partition(" ± ")
+            found.append(Quantity(float(mean), float(error) if error else float("nan")))
+        elif (key := full_name(name, row)) in numbers:
+            found.append(of_seeds(numbers[key]))
+        else:
+            raise ValueError(
+                f"{row['item']}: no result {key!r}; run its section, then publish=true"
+            )
+    return found[0].minus(found[1]) if len(found) > 1 else found[0]
+
+
+def full_name(name: str, row: Mapping[str, Any]) -> str:
+    """Return RUN:KEY for a key of the row's own run, or of another."""
+    return name if ":" in name else f"{row['run']}:{name}"
+
+
+def source(row: Mapping[str, Any]) -> str:
+    """Return where the numbers come from, or why there are none."""
+    if "run" in row:
+        return f"`report only=[{row['run'].partition('/')[0]}]`"
+    if "page" in row:
+        name = row["page"].partition(".md")[0].replace("_", " ")
+        return f"[{name}]({row['page']})"
+    if "tests" in row:
+        file, _, test = row["tests"].partition("::")
+        return f"[{test}](../../{file})"
+    return f"*{row['absent']}*"
+
+
+def results_of(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the RUN:KEY of every result in a row's text and claims."""
+    sides = re.findall(r"{(.+?)}", row.get("ours", ""))
+    sides += [side for claim in row.get("holds", ()) for side in claim.split(" > ")]
+    for side in sides if "run" in row else ():
+        for name in side.split(" - "):
+            if not NUMBER.fullmatch(name):
+                yield full_name(name, row)
+
+
+def quoted(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the numbers that a row takes from its page."""
+    for text in (row.get("ours", ""), *row.get("holds", ())):
+        yield from (n for n in QUOTED.findall(text.replace(",", "")) if n != "0")
+
+
+def rows_of(papers: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the rows of all papers, each checked to have one source.
+
+    Raises:
+      ValueError: if a row has no source or several.
+    """
+    rows = [row for paper in papers["papers"].values() for row in paper["rows"]]
+    for row in rows:
+        if len(found := [name for name in SOURCES if name in row]) != 1:
+            raise ValueError(f"{row['item']}: needs one of {', '.join(SOURCES)}, has {found}")
+    return rows
+
+
+def read_numbers(
+    papers: Mapping[str, Any], jobs: Mapping[str, Sequence[Job]], stored: Path
+) -> dict[str, list[float]]:
+    """Return the results that the rows name, from finished runs or else from the stored file."""
+    by_run = {
+        "/".join(part for part in (section, job.dataset, job.change) if part): job
+        for section, some in jobs.items()
+        for job in some
+        if job.done
+    }
+    old = json.loads(stored.read_text()) if stored.exists() else {}
+    read: dict[str, Mapping[str, Any]] = {}
+    numbers = {}
+    for name in sorted({name for row in rows_of(papers) for name in results_of(row)}):
+        run, _, key = name.partition(":")
+        if run in by_run and run not in read:
+            read[run] = tracking.read_results(by_run[run].directory)
+        if run in read and key not in read[run]:
+            raise ValueError(f"{run} has no result {key!r}; it has {', '.join(sorted(read[run]))}")
+        if run in read:
+            numbers[name] = read[run][key]["values"]
+        elif name in old:
+            numbers[name] = old[name]
+    return numbers
