@@ -69,7 +69,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     stream |= {"environment": environment(rounds=cfg.exposures * longest)}
     stream |= {"hops": bool(cfg.dataset.get("hops"))}
     shown = cfg.choose_exposures or cfg.exposures  # of each query, where settings are chosen
-    choosing = stream | {"exposures": shown, "environment": environment(rounds=shown * longest)}
+    choosing: dict[str, Any] = {**stream, "exposures": shown}
+    choosing |= {"environment": environment(rounds=shown * longest)}
     metrics, ndcg = [name.format(k=cfg.k) for name in METRICS], f"ndcg@{cfg.k}"
     static = jr.evaluate(task.theta, task, [ndcg], part=parts.heldout)[ndcg].values
     comparator = comparator_losses(cfg, task)
