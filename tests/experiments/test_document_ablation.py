@@ -1,5 +1,7 @@
 """Ablation and dilution of document fields: by hand, and end to end with a tiny encoder."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -68,6 +70,52 @@ def test_variants_are_ranked_as_numpy_ranks_them(finished, oracle, variant, fiel
     assert results[f"dense/{variant}/completeness@10"] == pytest.approx(np.mean(whole), abs=1e-3)
 
 
+def test_the_tools_that_rise_and_fall_are_those_that_numpy_finds(finished, oracle):
+    directory, results = finished
+    queries, labels, documents = oracle
+    ranks = [
+        np.argsort(np.argsort(-(queries @ documents(fields).T), axis=1), axis=1) + 1
+        for fields in ((), FIELDS)
+    ]
+    before, after = np.array(
+        [[of[row, tool] for of in ranks] for row, needed in enumerate(labels) for tool in needed]
+    ).T
+    risen, fallen = (before > 10) & (after <= 10), (before <= 10) & (after > 10)
+    assert results["dense/risen"] == pytest.approx(risen.mean(), abs=2e-3)
+    assert results["dense/fallen"] == pytest.approx(fallen.mean(), abs=2e-3)
+    assert results["dense/fallen"] == pytest.approx(results["dense/fallen/count"] / len(before))
+    best = json.loads((directory / "risen.json").read_text())["dense"]
+    largest = np.sort((before - after)[risen])[::-1][:3]
+    np.testing.assert_allclose([x["before"] - x["after"] for x in best], largest, atol=1)
+
+
+def test_rises_and_falls_of_three_tools_are_those_found_by_hand(world, tmp_path, capsys):
+    """A query without a known word ranks the tools in their order."""
+    words = {"a": ("apples", ["quinces"]), "b": ("beets", []), "c": ("corn", ["dates", "eggs"])}
+    tools = [
+        {"id": x, "documentation": word, "tool_profile": {"tags": tags}}
+        for x, (word, tags) in words.items()
+    ]
+    labels = {"dates": ["c"], "eggs": ["b"], "quinces": ["a"], "beets dates": ["b", "c"]}
+    queries = [{"id": text, "query": text, "labels": right} for text, right in labels.items()]
+    queries += [{"id": "plums", "query": "plums", "labels": ["a"]}]
+    (tmp_path / "data").mkdir()
+    for name, rows in (("tools", tools), ("queries", queries)):
+        (tmp_path / "data" / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = ["retrievers=[bm25]", "fields=[tags]", "cuts=[1,2]", "cases=1"]
+    cfg = configure(world, tmp_path / "run", *given, f"dataset.path={tmp_path / 'data'}")
+    results = document_ablation.main(cfg)
+    # ranks before and after of the right tools: dates c 3, 1; eggs b 2, 3; quinces a 1, 1;
+    # beets dates b 1, 1 and c 3, 2; plums a 1, 1
+    assert results["bm25/risen/count"] == 2
+    assert results["bm25/risen"] == pytest.approx(2 / 6)
+    assert results["bm25/fallen/count"] == 1
+    assert results["bm25/fallen"] == pytest.approx(1 / 6)
+    case = {"query": "dates", "tool": "c", "before": 3, "after": 1}
+    assert json.loads((tmp_path / "run" / "risen.json").read_text()) == {"bm25": [case]}
+    assert "bm25: c, 3 -> 1: dates" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("method", ["bm25", "dense"])
 @pytest.mark.parametrize("field", FIELDS)
 def test_gains_are_differences_of_variants(finished, method, field):
@@ -127,6 +175,7 @@ def test_figures_are_drawn_and_a_field_that_no_document_has_is_left_out(finished
     [
         ("retrievers=[bm26]", r"retrievers: unknown \['bm26'\]; known: bm25, dense"),
         ("negatives=[near]", r"negatives: unknown \['near'\]; known: random, hard"),
+        ("cases=-1", "cases must be >= 0, got -1"),
         ("cuts=[]", "cuts must be one or more numbers >= 1"),
         ("fields=[tag]", r"fields: unknown \['tag'\]; known: function"),
     ],

@@ -135,6 +135,27 @@ def test_files_hold_the_curves_and_figures(small_run):
     assert any("regret/greedy" in json.loads(line) for line in lines)
 
 
+def test_settings_of_other_exposures_are_streamed_with_the_exposures(world, tmp_path):
+    """Give the settings that 16 exposures choose to a stream with one, by hand."""
+
+    def run(name, ratios, *more):
+        grid = [
+            "learner=[orag]",
+            "learners.orag.tau=[0.04]",
+            f"learners.orag.eta_over_tau={ratios}",
+        ]
+        usual = ["seeds=1", "chunk=64", "exposures=1", *in_world(world, tmp_path / name)]
+        return orag.main(config_of("orag", *grid, *usual, *more))
+
+    def chosen(results):
+        return [results[f"orag/{protocol}/eta"] / 0.04 for protocol in ("online", "heldout")]
+
+    ratios = [0.01, 1.0]
+    assert chosen(run("once", ratios)) == pytest.approx([1.0, 1.0])
+    assert chosen(run("often", ratios, "exposures=16")) == pytest.approx([0.01, 0.01])
+    assert run("mixed", ratios, "choose_exposures=16") == run("by_hand", [0.01])
+
+
 def test_a_directory_with_other_settings_is_refused(configure, small_run):
     directory, _ = small_run
     with pytest.raises(ValueError, match=r"other settings \(seeds differ\)"):
@@ -148,6 +169,7 @@ def test_a_directory_with_other_settings_is_refused(configure, small_run):
         ("+learners.greedy.projection=cube", "'greedy': unknown projection 'cube'; known: none"),
         ("environment=away environment.availability.back=2", r"in \[0, 1\], got {'back': 2}"),
         ("environment=reranked environment.reranker.accuracy=2", r"accuracy must be in \[0, 1\]"),
+        ("choose_exposures=0", "choose_exposures must be null or >= 1, got 0"),
         ("choosing=none", "choosing must be all or validation, got none"),
         ("encoder.path=nowhere", "nowhere"),
     ],

@@ -132,6 +132,7 @@ def test_ablations_change_one_setting_at_a_time(world):
         "budget.layers=1",
         "budget.epochs=2",
         "+variants.tools=[documents]",
+        "+variants.tools_and_first=[documents]",
         "variants.places=[shared]",
         "variants.leave_out=[true]",
         "variants.inject_missing=[false]",
@@ -144,17 +145,67 @@ def test_ablations_change_one_setting_at_a_time(world):
     names = {name.split("/")[0] for name in results}
     base = {"tool2vec", "refiner_tool2vec", "unchanged"}
     given = {f"refiner_tool2vec, N={n}" for n in (8, 12)}
-    assert names == base | given | {"tools=documents", "prior=10.0"}
+    changed = {"tools=documents", "tools_and_first=documents", "prior=10.0"}
+    assert names == base | given | changed
     assert results["refiner_tool2vec, N=8/recall@7"] == results["refiner_tool2vec/recall@7"]
     assert (world / "ablation" / "candidates.png").stat().st_size > 5_000
+    steps = world / "ablation" / "steps"
+    for variant, first in (("tools", "tool2vec"), ("tools_and_first", "documents")):
+        assert_sorts_the_best(steps, f"{variant}=documents", first, 8)
+
+
+def assert_sorts_the_best(steps, name, first, candidates):
+    """Assert that a reranker ranks the best tools of a first stage, and no others."""
+    with (
+        np.load(steps / f"{first}-0-test.npz") as given,
+        np.load(steps / f"{name}-0-test.npz") as now,
+    ):
+        best = np.sort(given["items"][:, :candidates])
+        np.testing.assert_array_equal(best, np.sort(now["items"]))
+
+
+@pytest.mark.slow
+def test_the_number_of_candidates_of_mlc_is_varied(world, tmp_path):
+    recipes = [x for x in SMALL if x.startswith(("recipes.mlc.", "recipes.refiner_mlc."))]
+    where = [*in_world(world, tmp_path), f"models={tmp_path / 'models'}", "document=terse"]
+    short = ["at_test=[8,12]", "budget={layers:1,epochs:2}", "variants.candidates=[8,12]"]
+    results = ablate_refiner.main(config_of("ablate_mlc", *recipes, *where, *short))
+    given = {f"refiner_mlc, N={n}" for n in (8, 12)}
+    names = {name.split("/")[0] for name in results}
+    assert names == {"mlc", "refiner_mlc", "unchanged", "candidates=12"} | given
+    assert results["refiner_mlc, N=8/recall@7"] == results["refiner_mlc/recall@7"]
+    assert_sorts_the_best(tmp_path / "steps", "candidates=12", "mlc", 12)
 
 
 def test_the_whole_ablations_train_no_recipe_twice():
     cfg = config_of("ablate_whole")
     variants = ablate_refiner.named(cfg)
-    assert list(variants) == ["tools=documents", *(f"candidates={n}" for n in (8, 16, 64, 128))]
+    sizes = [f"candidates={n}" for n in (8, 16, 64, 128)]
+    assert list(variants) == ["tools=documents", "tools_and_first=documents", *sizes]
     recipe = OmegaConf.to_container(cfg.recipes.refiner_tool2vec)
-    assert variants["tools=documents"] == {**recipe, "tools": "documents"}
+    documents = {**recipe, "tools": "documents"}
+    assert variants["tools=documents"] == documents
+    assert variants["tools_and_first=documents"] == {**documents, "first": "documents"}
+    mlc = config_of("ablate_mlc")
+    variants = ablate_refiner.named(mlc)
+    assert list(variants) == sizes
+    recipe = OmegaConf.to_container(mlc.recipes.refiner_mlc)
+    assert variants["candidates=8"] == {**recipe, "candidates": 8}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("base=mlc", "base must be one of refiner_tool2vec, got 'mlc'"),
+        ("+variants.tools_and_head=[documents]", "refiner_tool2vec has no 'head'; it has limit"),
+        ("+variants.tools=[names]", "recipes.tools=names: tools must be one of"),
+        ("+variants.first=[mlc]", "recipes.first=mlc.first must be one of bm25, documents"),
+    ],
+)
+def test_wrong_ablations_are_refused_before_any_work(world, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        ablate_refiner.main(configure(world, tmp_path / "run", override, name="ablate_refiner"))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
