@@ -62,15 +62,16 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     unseen = {"heldout": parts.heldout}
     unseen |= kinds if all(mask.any(axis=1).all() for mask in kinds.values()) else {}
     longest = int(parts.streamed.sum(axis=1).max())
-    environment = partial(
-        environment_of, plain(cfg.environment), items=len(task.ids), seed=cfg.seed
-    )
-    stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
-    stream |= {"environment": environment(rounds=cfg.exposures * longest)}
-    stream |= {"hops": bool(cfg.dataset.get("hops"))}
-    shown = cfg.choose_exposures or cfg.exposures  # of each query, where settings are chosen
-    choosing: dict[str, Any] = {**stream, "exposures": shown}
-    choosing |= {"environment": environment(rounds=shown * longest)}
+
+    def streamed(exposures: int) -> dict[str, Any]:
+        sizes = {"items": len(task.ids), "rounds": exposures * longest, "seed": cfg.seed}
+        environment = environment_of(plain(cfg.environment), **sizes)
+        hops = bool(cfg.dataset.get("hops"))
+        same = {"seeds": seeds, "chunk": cfg.chunk, "hops": hops}
+        return {"exposures": exposures, "environment": environment, **same}
+
+    stream = streamed(cfg.exposures)
+    choosing = streamed(cfg.choose_exposures or cfg.exposures)
     metrics, ndcg = [name.format(k=cfg.k) for name in METRICS], f"ndcg@{cfg.k}"
     static = jr.evaluate(task.theta, task, [ndcg], part=parts.heldout)[ndcg].values
     comparator = comparator_losses(cfg, task)

@@ -58,7 +58,7 @@ class Quantity(NamedTuple):
 
 def of_seeds(values: Sequence[float]) -> Quantity:
     """Return the mean and standard error of one value per seed."""
-    estimate = Estimate.of(values)
+    estimate = Estimate.of(np.asarray(values))
     return Quantity(estimate.mean, estimate.error, tuple(values) if len(values) > 1 else ())
 
 
