@@ -1,8 +1,8 @@
 """Which settings are best for a learner, searched as in the paper?                  (ORAG C.2)
 
-    uv run python -m experiments.tune learner=greedy
-    uv run python -m experiments.tune learner=paper_adamw ~search.eta_over_tau \\
-        search.tau=[1.0] +search.eta={low:1e-8,high:1e-5} +search.batch=[5,10,20,30,40,50]
+    uv run python -m experiments.tune learner=[greedy]
+    uv run python -m experiments.tune learner=[paper_adamw] ~search \\
+        '+search={tau:[1.0],eta:{low:1e-8,high:1e-5},batch:[5,10,20,30,40,50]}'
 
 Bayesian optimisation (TPE, optuna) over temperature, step size, schedule and batch, on a tenth of
 the queries that is not reported elsewhere: their nDCG by the final embeddings plus their success in

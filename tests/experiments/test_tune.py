@@ -59,3 +59,10 @@ def test_malformed_searches_are_refused_before_any_work(world, tmp_path, overrid
     with pytest.raises(ValueError, match=message):
         tune.main(configure(world, tmp_path / "run", override))
     assert not (tmp_path / "run").exists()
+
+
+def test_the_papers_space_of_the_header_is_accepted():
+    [line] = [x.strip().strip("'") for x in (tune.__doc__ or "").splitlines() if "+search=" in x]
+    cfg = config_of("tune", "learner=[paper_adamw]", "~search", line)
+    assert set(cfg.search) == {"tau", "eta", "batch"}
+    tune.check(cfg)
