@@ -6,12 +6,14 @@ names one source:
     run      a run of ``configs/report.yaml``, as SECTION/DATASET or SECTION/DATASET/CHANGE
     page     a results page on which all numbers of the row stand, with the command
     tests    the test that holds the statement, or with ``shows`` refutes it
-    absent   why nothing could be run
+    absent   why nothing was run
+    drawing  what a figure draws, which claims nothing
 
 ``ours`` is the text of the row, in which ``{KEY}`` is a result of the run and ``{KEY - KEY}`` a
 difference of two, seed by seed. ``holds`` lists the paper's claims, ``A > B``: each side is a
 key (RUN:KEY for another run), a number with or without its standard error, or the difference of
-two. A claim holds if A exceeds B by more than two standard errors.
+two. A claim holds if A exceeds B by more than two standard errors; if no error is known, the order
+decides.
 """
 
 import json
@@ -27,7 +29,7 @@ from experiments.report.jobs import Job
 from jaxret.evaluation.estimate import Estimate
 from jaxret.runtime import tracking
 
-SOURCES = ("run", "page", "tests", "absent")
+SOURCES = ("run", "page", "tests", "absent", "drawing")
 HEAD = ("the paper's", "it reports", "here", "verdict", "what differs", "source")
 NUMBER = re.compile(r"[+-]?\d*\.?\d+( ± \d*\.?\d+)?")
 QUOTED = re.compile(r"\d+(?:\.\d+)?")  # numbers of a row with a page, which must stand there
@@ -87,14 +89,18 @@ def page(papers: Mapping[str, Any], numbers: Numbers) -> str:
 
 def verdict(row: Mapping[str, Any], numbers: Numbers) -> str:
     """Return what the numbers of a row say about the paper's claims."""
+    if "drawing" in row:
+        return "no claim"
     if "absent" in row:
         return "not tested"
     if "tests" in row:
         return f"{row.get('shows', 'holds')} (tests)"
     if "holds" not in row:
-        return "reported"
+        return "no claim"
     verdicts = {claim_verdict(claim, row, numbers) for claim in row["holds"]}
-    return verdicts.pop() if len(verdicts) == 1 else "holds in part"
+    if len(verdicts) == 1:
+        return verdicts.pop()
+    return "holds in part" if "holds" in verdicts else "does not hold"
 
 
 def claim_verdict(claim: str, row: Mapping[str, Any], numbers: Numbers) -> str:
@@ -109,8 +115,6 @@ def claim_verdict(claim: str, row: Mapping[str, Any], numbers: Numbers) -> str:
 
 def ours(row: Mapping[str, Any], numbers: Numbers) -> str:
     """Return the text of a row with its numbers."""
-    if "absent" in row:
-        return ""
     return re.sub(
         r"{(.+?)}", lambda found: str(quantity(found[1], row, numbers)), row.get("ours", "")
     )
@@ -144,14 +148,14 @@ def full_name(name: str, row: Mapping[str, Any]) -> str:
 def source(row: Mapping[str, Any]) -> str:
     """Return where the numbers come from, or why there are none."""
     if "run" in row:
-        return f"`report only=[{row['run'].partition('/')[0]}]`"
+        return f"`report run=true only=[{row['run'].partition('/')[0]}]`"
     if "page" in row:
         name = row["page"].partition(".md")[0].replace("_", " ")
         return f"[{name}]({row['page']})"
     if "tests" in row:
         file, _, test = row["tests"].partition("::")
         return f"[{test}](../../{file})"
-    return f"*{row['absent']}*"
+    return row["absent"] if "absent" in row else row["drawing"]
 
 
 def results_of(row: Mapping[str, Any]) -> Iterator[str]:

@@ -80,6 +80,8 @@ RUN = {"a:x": [0.5, 0.6, 0.7], "a:y": [0.4, 0.5, 0.6], "a:z": [0.1, 0.9, 0.8], "
         (["y > x"], "does not hold"),
         (["z > y"], "within two errors"),  # 0.1 ± 0.208
         (["x > y", "y > x"], "holds in part"),
+        (["x > y", "z > y"], "holds in part"),
+        (["y > x", "z > y"], "does not hold"),
         (["x > b:x"], "holds"),  # another run, without an error of its own
         (["x > 0.45"], "holds"),  # 0.6 ± 0.058 is 2.6 errors above
         (["x > 0.5"], "within two errors"),
@@ -105,7 +107,9 @@ def test_missing_results_and_rows_without_one_source_are_refused():
         papers.verdict(row, RUN)
     for sources in ({}, {"run": "a", "page": "b.md"}):
         paper = {"papers": {"orag": {"rows": [{"item": "Table 9", **sources}]}}}
-        with pytest.raises(ValueError, match="Table 9: needs one of run, page, tests, absent"):
+        with pytest.raises(
+            ValueError, match="Table 9: needs one of run, page, tests, absent, drawing"
+        ):
             papers.rows_of(paper)
 
 
