@@ -32,7 +32,13 @@ def test_the_docstring_names_the_files_of_a_round():
     run = set()
     greedy, one = presets.greedy(), jnp.zeros(1, jnp.int32)
     stream = Stream(queries=jnp.ones((1, 4)), labels=one[None], order=one)
-    sys.setprofile(lambda frame, event, value: run.add(frame.f_code.co_filename))
+
+    def note(frame, event, value):
+        code = frame.f_code
+        if not code.co_name.startswith("__"):  # jax compares cached keys of other programs
+            run.add(code.co_filename)
+
+    sys.setprofile(note)
     try:
         start = greedy.init(jnp.eye(4))
         jax.eval_shape(
