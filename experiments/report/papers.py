@@ -70,7 +70,7 @@ def page(papers: Mapping[str, Any], numbers: Numbers) -> str:
     for paper in papers["papers"].values():
         verdicts = [verdict(row, numbers) for row in paper["rows"]]
         counts = {one: verdicts.count(one) for one in dict.fromkeys(verdicts)}
-        summary = ", ".join(f"{n} {one}" for one, n in counts.items())
+        summary = "; ".join(f"{one}: {n}" for one, n in counts.items())
         lines = [
             (
                 row["item"],
