@@ -76,6 +76,7 @@ def check(cfg: DictConfig) -> None:
     """Check the search space, before anything is loaded."""
     if find_spec("optuna") is None:
         raise ImportError("the search needs optuna: install jaxret[tune]")
+    require("trials", cfg.trials, ">= 1", lambda n: n >= 1)
     name, spec = chosen(cfg)
     learner_grid(name, spec)
     check_search(plain(cfg.search), spec)

@@ -44,6 +44,7 @@ from experiments.report import page, papers
 from experiments.report.jobs import Job, plan
 from experiments.report.workers import Task, side_by_side
 from experiments.transfer import __main__ as transfer
+from jaxret.runtime.files import write_whole
 from jaxret.runtime.validate import require
 
 MODULES = (evaluate_retrieval, exploration, latency, multihop, orag, paper_settings, regret)
@@ -60,6 +61,8 @@ EXPERIMENTS: dict[str, Callable[[DictConfig], Any]] = {
 def main(cfg: DictConfig) -> dict[str, int]:
     """Write the report; return how many runs it shows, and how many are missing."""
     require("workers", cfg.workers, ">= 1", lambda n: n >= 1)
+    if cfg.publish:
+        papers.check_pages(papers.rows_of(table("papers")), RESULTS)
     sections = chosen(plain(cfg))
     jobs = {name: list(plan(cfg, section)) for name, section in sections.items()}
     if cfg.run:
@@ -85,8 +88,9 @@ def publish(cfg: DictConfig) -> None:
     jobs = {name: list(plan(cfg, section)) for name, section in sections.items()}
     numbers = papers.read_numbers(rows, jobs, RESULTS / "papers.json")
     text = papers.page(rows, numbers)
-    (RESULTS / "papers.json").write_text(json.dumps(numbers, indent=1) + "\n")
-    (RESULTS / "papers.md").write_text(text)
+    lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in numbers.items()]
+    write_whole(RESULTS / "papers.json", "{\n" + ",\n".join(lines) + "\n}\n")
+    write_whole(RESULTS / "papers.md", text)
     print(RESULTS / "papers.md")
 
 

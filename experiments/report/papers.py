@@ -32,7 +32,7 @@ from jaxret.runtime import tracking
 SOURCES = ("run", "page", "tests", "absent", "drawing")
 HEAD = ("the paper's", "it reports", "here", "verdict", "what differs", "source")
 NUMBER = re.compile(r"[+-]?\d*\.?\d+( ± \d*\.?\d+)?")
-QUOTED = re.compile(r"\d+(?:\.\d+)?")  # numbers of a row with a page, which must stand there
+QUOTED = re.compile(r"\d+(?:\.\d+)?")  # a number in a text, without its sign
 
 Numbers = Mapping[str, Sequence[float]]  # RUN:KEY -> one value per seed
 
@@ -168,23 +168,36 @@ def results_of(row: Mapping[str, Any]) -> Iterator[str]:
                 yield full_name(name, row)
 
 
-def quoted(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the numbers that a row takes from its page."""
-    for text in (row.get("ours", ""), *row.get("holds", ())):
-        yield from (n for n in QUOTED.findall(text.replace(",", "")) if n != "0")
-
-
 def rows_of(papers: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the rows of all papers, each checked to have one source.
+    """Return the rows of all papers, after a check of their form.
 
     Raises:
-      ValueError: if a row has no source or several.
+      ValueError: if a row has no source or several, or a claim that is not ``A > B``, or one on
+        results without a run.
     """
     rows = [row for paper in papers["papers"].values() for row in paper["rows"]]
     for row in rows:
         if len(found := [name for name in SOURCES if name in row]) != 1:
             raise ValueError(f"{row['item']}: needs one of {', '.join(SOURCES)}, has {found}")
+        for claim in row.get("holds", ()):
+            sides = claim.split(" > ")
+            parts = [part for side in sides for part in side.split(" - ")]
+            if len(sides) != 2 or not ("run" in row or all(map(NUMBER.fullmatch, parts))):
+                allowed = "A > B of results or numbers" if "run" in row else "A > B of numbers"
+                raise ValueError(f"{row['item']}: a claim must be {allowed}, got {claim!r}")
     return rows
+
+
+def check_pages(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Refuse a row whose numbers do not stand on the page that it names, in a folder of pages."""
+    for row in rows:
+        if "page" not in row:
+            continue
+        text = (folder / row["page"].partition("#")[0]).read_text()
+        standing = {"0", *QUOTED.findall(text.replace(",", ""))}
+        for words in (row.get("ours", ""), *row.get("holds", ())):
+            if away := set(QUOTED.findall(words.replace(",", ""))) - standing:
+                raise ValueError(f"{row['item']}: {sorted(away)} do not stand on {row['page']}")
 
 
 def read_numbers(

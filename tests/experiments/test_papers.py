@@ -43,23 +43,31 @@ def test_no_number_is_stored_that_no_row_uses():
 
 @pytest.mark.parametrize("paper", ITEMS)
 def test_every_numbered_item_of_a_paper_has_a_row(paper):
-    names = " ".join(row["item"] for row in PAPERS["papers"][paper]["rows"])
-    names = re.sub(r"(\w+)s (\d+) to (\d+)", spelt_out, names)
-    found = set(re.findall(r"[A-Z]?\.?\d+(?:\.\d+)?[abc]?", names))
-    expected = {one for numbers in ITEMS[paper].values() for one in numbers.split()}
-    assert expected <= found
+    found = {name for row in PAPERS["papers"][paper]["rows"] for name in named(row["item"])}
+    expected = {(kind, one) for kind, some in ITEMS[paper].items() for one in some.split()}
+    assert not expected - found
 
 
-def spelt_out(match):
-    """Write "Figures 9 to 11" as "9 10 11"."""
-    return " ".join(str(n) for n in range(int(match[2]), int(match[3]) + 1))
+def named(item):
+    """Yield the kind and number of everything that an item names, such as Figures 9 to 11."""
+    number = r"(?:[A-D]\.)?\d+(?:\.\d+)?[abc]?"
+    for kind, some in re.findall(rf"([A-Z]\w+?)s? ({number}(?:(?:, | and | to ){number})*)", item):
+        first, _, last = some.partition(" to ")
+        between = range(int(first), int(last) + 1) if last else re.findall(number, some)
+        yield from ((kind, str(one)) for one in between)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if "page" in row], ids=lambda row: row["item"])
-def test_the_numbers_of_a_row_stand_on_its_page(row):
-    text = (RESULTS / row["page"].partition("#")[0]).read_text()
-    standing = set(papers.QUOTED.findall(text.replace(",", "")))
-    assert set(papers.quoted(row)) <= standing
+def test_the_numbers_of_every_row_stand_on_its_page():
+    papers.check_pages(ROWS, RESULTS)
+
+
+def test_a_number_that_does_not_stand_on_its_page_is_refused(tmp_path):
+    (tmp_path / "a.md").write_text("1,788 functions, 0.25 ± 0.01")
+    row = {"item": "Table 1", "page": "a.md#b", "ours": "1,788 and 0.25 ± 0.01, more than 0"}
+    papers.check_pages([row], tmp_path)
+    for wrong in ({"ours": "0.26"}, {"holds": ["0.25 > 0.2"]}):
+        with pytest.raises(ValueError, match=r"Table 1: \['0.2\d?'\] do not stand on a.md#b"):
+            papers.check_pages([row | wrong], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +118,10 @@ def test_missing_results_and_rows_without_one_source_are_refused():
         with pytest.raises(
             ValueError, match="Table 9: needs one of run, page, tests, absent, drawing"
         ):
+            papers.rows_of(paper)
+    for row in ({"run": "a", "holds": ["x"]}, {"page": "b.md", "holds": ["x > 1"]}):
+        paper = {"papers": {"orag": {"rows": [{"item": "Table 9", **row}]}}}
+        with pytest.raises(ValueError, match="Table 9: a claim must be A > B of"):
             papers.rows_of(paper)
 
 
