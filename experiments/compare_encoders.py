@@ -41,7 +41,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Stream the same queries to every learner with both encoders."""
     dataset = sample_queries(read_dataset(cfg), cfg.queries, cfg.seed)
     print(dataset.summary(), flush=True)
-    texts = {"document": cfg.document, "cache": cache_folder(cfg)}
+    texts: dict[str, Any] = {"document": cfg.document, "cache": cache_folder(cfg)}
     first, second = names(cfg)
     tasks = {
         first: encoded(dataset, encoder_of(cfg.encoder), **texts),

@@ -301,7 +301,7 @@ def learn_from_start(
     evidence = Evidence(
         rule=rule,
         theta_1=jnp.asarray(theta_1),
-        stream=Stream._make(map(jnp.asarray, (*arrays, order))),
+        stream=Stream._make((*map(jnp.asarray, (*arrays, order)), None)),
         trace=Trace._make(jnp.asarray(trace[field]) for field in Trace._fields),
         comparator=found.theta,
         always_available=jnp.ones(len(theta_1), bool),

@@ -75,6 +75,10 @@ from .serving.index import Index as Index
 from .serving.index import Ticket as Ticket
 from .learners.learner import Learner as Learner
 from .learners.minibatch import minibatch as minibatch
+from .learners.offsets import (
+    with_balance as with_balance,
+    with_lexical as with_lexical,
+)
 from .learners.rank_one import rank_one as rank_one
 from .learners.replay import with_experience_replay as with_experience_replay
 from .learners.grid import (
@@ -97,6 +101,7 @@ from .learners.presets import (
     full_information as full_information,
     greedy as greedy,
     greedy_replayed as greedy_replayed,
+    hybrid as hybrid,
     implicit_exploration as implicit_exploration,
     low_rank as low_rank,
     mapped as mapped,

@@ -2,11 +2,16 @@
 
     theta.npy                [I, d], the rows in the order of the ids
     embeddings.safetensors   theta; query_matrix [d, d] and query_offset [d] of a learned map;
-                             available [I] where some tools are absent
+                             available [I] where some tools are absent; offset [I] and
+                             prior_weight [] of a learner with offsets
     embeddings.json          ids, learner, settings, encoder, template of the documents, version
+    README.md                how to rank with these files
 
-A query q ranks the available tools by ``Theta (query_matrix q + query_offset)``, or by ``Theta q``
-without a learned map.
+A query q with the prior scores x ranks the available tools by
+
+    Theta (query_matrix q + query_offset) + prior_weight x + offset
+
+without the terms that are not in the files.
 
 Letters: I items, d width, N queries, k items retrieved.
 """
@@ -37,6 +42,8 @@ class Embeddings:
       query_matrix: matrix of the map [d, d]; None: queries are not mapped.
       query_offset: offset of the map [d]; None: no offset.
       available: mask of the available tools [I]; None: all tools.
+      prior_weight: weight of a query's prior scores; None: they are not read.
+      offset: added to the scores of each tool, such as that of its usage [I]; None: nothing.
       facts: learner, settings, encoder, document template, data set and version, as JSON values.
     """
 
@@ -45,6 +52,8 @@ class Embeddings:
     query_matrix: Float[np.ndarray, "d d"] | None = None
     query_offset: Float[np.ndarray, " d"] | None = None
     available: Bool[np.ndarray, " I"] | None = None
+    prior_weight: float | None = None
+    offset: Float[np.ndarray, " I"] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def map_queries(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N d"]:
@@ -67,24 +76,47 @@ class Embeddings:
             return queries
         return queries @ self.query_matrix.T + self.query_offset
 
-    def scores(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N I"]:
-        """Compute the inner products of mapped queries and rows.
+    def scores(
+        self, queries: Float[ArrayLike, "N d"], prior: Float[ArrayLike, "N I"] | None = None
+    ) -> Float[np.ndarray, "N I"]:
+        """Compute the inner products of mapped queries and rows, and add the offsets.
 
         Args:
           queries: [N, d], before the map.
+          prior: prior scores of the queries [N, I] (`jaxret.task.Task.prior_scores`), needed with a
+            ``prior_weight``, and otherwise not read.
 
         Returns:
           scores [N, I], minus infinity for absent tools.
+
+        Raises:
+          ValueError: if prior scores are missing, or an array has another shape.
         """
         scores = self.map_queries(queries) @ self.theta.T
+        if self.prior_weight is not None:
+            if prior is None:
+                raise ValueError(
+                    f"these rows rank with prior scores, weighted by {self.prior_weight:.3g}: give "
+                    "prior=task.prior_scores()"
+                )
+            given = np.asarray(prior, np.float32)
+            require("the shape of prior", given.shape, f"{scores.shape}", scores.shape.__eq__)
+            scores = scores + self.prior_weight * given
+        scores = scores if self.offset is None else scores + self.offset
         return scores if self.available is None else np.where(self.available, scores, -np.inf)
 
-    def rank(self, queries: Float[ArrayLike, "N d"], k: int = 10) -> Int[np.ndarray, "N k"]:
+    def rank(
+        self,
+        queries: Float[ArrayLike, "N d"],
+        k: int = 10,
+        prior: Float[ArrayLike, "N I"] | None = None,
+    ) -> Int[np.ndarray, "N k"]:
         """Rank the available tools; of equal scores the earlier row ranks first.
 
         Args:
           queries: [N, d], before the map.
           k: length of the rankings, at most the number of available tools.
+          prior: prior scores of the queries [N, I], needed with a ``prior_weight``.
 
         Returns:
           positions in ``ids`` [N, k], best first.
@@ -94,13 +126,13 @@ class Embeddings:
         """
         n = len(self.ids) if self.available is None else int(self.available.sum())
         require("k", k, f"in 1 .. {n}, the number of available tools", lambda k: 1 <= k <= n)
-        return np.argsort(-self.scores(queries), axis=1, kind="stable")[:, :k]
+        return np.argsort(-self.scores(queries, prior), axis=1, kind="stable")[:, :k]
 
     def faiss(self) -> Any:
         """Build a FAISS index of inner products over the available tools.
 
         The index must be searched with mapped queries (`map_queries`) and returns positions in
-        ``ids``.
+        ``ids``. It knows no offsets: with these, sort what it finds by `scores`.
 
         Raises:
           ImportError: if faiss is not installed.
@@ -118,7 +150,7 @@ class Embeddings:
         return index
 
     def save(self, folder: str | Path) -> None:
-        """Write the three files, and overwrite those in an existing folder.
+        """Write the files, and overwrite those in an existing folder.
 
         Args:
           folder: folder to write; created if missing.
@@ -135,10 +167,15 @@ class Embeddings:
             arrays["query_offset"] = np.ascontiguousarray(self.query_offset, np.float32)
         if self.available is not None:
             arrays["available"] = np.ascontiguousarray(self.available)
+        if self.prior_weight is not None:
+            arrays["prior_weight"] = np.asarray(self.prior_weight, np.float32)
+        if self.offset is not None:
+            arrays["offset"] = np.ascontiguousarray(self.offset, np.float32)
         np.save(folder / "theta.npy", arrays["theta"])
         save_file(arrays, folder / f"{_FILE}.safetensors")
         described = {"ids": self.ids, **self.facts}
         (folder / f"{_FILE}.json").write_text(json.dumps(described, indent=2) + "\n")
+        (folder / "README.md").write_text(_readme(arrays))
 
 
 def load_embeddings(folder: str | Path) -> Embeddings:
@@ -168,5 +205,29 @@ def load_embeddings(folder: str | Path) -> Embeddings:
         query_matrix=arrays.get("query_matrix"),
         query_offset=arrays.get("query_offset"),
         available=arrays.get("available"),
+        prior_weight=None if (weight := arrays.get("prior_weight")) is None else float(weight),
+        offset=arrays.get("offset"),
         facts=facts,
     )
+
+
+def _readme(arrays: Mapping[str, np.ndarray]) -> str:
+    """Describe how to rank with the arrays of a folder."""
+    query = "query_matrix @ q + query_offset" if "query_matrix" in arrays else "q"
+    terms = [f"theta @ ({query})" if "query_matrix" in arrays else f"theta @ {query}"]
+    notes = ["q is the vector of a query, by the encoder that embeddings.json names."]
+    if "prior_weight" in arrays:
+        terms.append("prior_weight * x")
+        notes.append(
+            "x holds the prior scores of the query, one per tool: the match of its words with the "
+            "documents\n(`jaxret.encoders.lexical`), unless the task was given others."
+        )
+    if "offset" in arrays:
+        terms.append("offset")
+        notes.append("offset corrects for how often each tool is retrieved.")
+    if "available" in arrays:
+        notes.append("Leave out the tools where available is false.")
+    lines = ["# Embeddings of tools", "", "The score of each tool for a query, best first:", ""]
+    lines += [f"    scores = {' + '.join(terms)}", "", *notes, ""]
+    lines += ["The arrays are in embeddings.safetensors, the ids of the rows in embeddings.json."]
+    return "\n".join(lines) + "\n"

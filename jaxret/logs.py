@@ -8,9 +8,10 @@ records a slate, the answer to an earlier slate, or both:
     {"round": 7, "query": "q12", "slate": ["mail"], "propensities": [0.8], "version": 7, ...}
     {"round": 7, "item": "mail", "propensity": 0.8, "reward": 1.0, ...}
 
-``query`` is a query id of the task, or a vector. Each line ends with a checksum (CRC-32) that
-continues the checksum of the line above, so changed, missing and inserted lines are detected. An
-incomplete last line, as a crash leaves it, is dropped with a warning; other bad lines are errors.
+``query`` is a query id of the task, or a vector, whose prior scores are in ``prior`` if the learner
+read any. Each line ends with a checksum (CRC-32) that continues the checksum of the line above, so
+changed, missing and inserted lines are detected. An incomplete last line, as a crash leaves it, is
+dropped with a warning; other bad lines are errors.
 
 Letters: I items, d width, T rounds, k items shown, n some of the rounds.
 """
@@ -22,11 +23,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxret.runtime.files import existing
 from jaxret.task import Task
+from jaxret.types import Prior
 
 VERSION = 1
 _TAIL = len(',"crc32":"00000000"}')
@@ -53,6 +56,7 @@ class Log(NamedTuple):
     theta: Float[np.ndarray, "I d"] | None = None  # initial rows of the catalogue
     available: Bool[np.ndarray, " I"] | None = None  # mask of the available items; None: all
     probabilities: Float[np.ndarray, "T I"] | None = None  # of each tool; only for k = 1
+    prior: Prior | None = None  # prior scores of the queries, fields [T, K]
 
     @property
     def rounds(self) -> int:
@@ -62,18 +66,20 @@ class Log(NamedTuple):
 def take(log: Log, rows: slice | Int[np.ndarray, " n"] | Sequence[bool]) -> Log:
     """Select rounds of a log, with the whole catalogue."""
     return Log._make(
-        part if name in ("theta", "available") or part is None else part[rows]
+        part if name in ("theta", "available") else jax.tree.map(lambda x: x[rows], part)
         for name, part in log._asdict().items()
     )
 
 
-def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
+def load_log(path: str | Path, catalogue: Task | Sequence[str], *, prior: bool = False) -> Log:
     """Read a log.
 
     Args:
       path: file of the log.
       catalogue: task with the tools and queries of the log; or just the ids of the tools, in the
         order of their rows.
+      prior: whether to read the prior scores of the task's queries, for learners that use them;
+        scores that are in the log are always read.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -86,7 +92,7 @@ def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
     task = catalogue if isinstance(catalogue, Task) else None
     ids = catalogue.ids if isinstance(catalogue, Task) else catalogue
     tools = {one: row for row, one in enumerate(ids)}
-    queries = {} if task is None else dict(zip(task.query_ids, task.queries, strict=True))
+    queries = {} if task is None else {one: row for row, one in enumerate(task.query_ids)}
     read = _read(existing(path, "a log"))
     if read.torn:
         warnings.warn(f"{path}: the last line is torn, and was left out", stacklevel=2)
@@ -103,9 +109,12 @@ def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
         if "slate" in record:
             slate = [place(tools, one, "tool", line) for one in record["slate"]]
             query = record["query"]
+            row = {**record, "slate": slate, "reward": None, "position": None}
             if isinstance(query, str):
-                query = place(queries, query, "query", line)
-            row = {**record, "query": query, "slate": slate, "reward": None}
+                row["position"] = place(queries, query, "query", line)
+            elif "prior" in record:
+                scores = record["prior"].items()
+                row["prior"] = {place(tools, one, "tool", line): x for one, x in scores}
             row |= {"item": slate[0], "propensity": record["propensities"][0]}
             row["version"] = -1 if record["version"] is None else record["version"]
             open_rounds[record["round"]] = len(rows)
@@ -121,11 +130,14 @@ def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
             f"{path}: {strays} answers to rounds that the log does not show as open were left out",
             stacklevel=2,
         )
-    return _arrays(rows, task)
+    return _arrays(rows, task, task.prior if prior and task is not None else None)
 
 
-def _arrays(rows: list[dict[str, Any]], task: Task | None) -> Log:
+def _arrays(rows: list[dict[str, Any]], task: Task | None, of_queries: Prior | None) -> Log:
     k = max((len(row["slate"]) for row in rows), default=1)
+    for row in rows:
+        if row["position"] is not None and task is not None:
+            row["query"] = task.queries[row["position"]]
     width = len(rows[0]["query"]) if rows else 0 if task is None else task.theta.shape[1]
 
     def column(name, kind):
@@ -146,7 +158,23 @@ def _arrays(rows: list[dict[str, Any]], task: Task | None) -> Log:
         round=column("round", np.int64),
         theta=None if task is None else task.theta,
         available=None if task is None else task.available,
+        prior=_prior(rows, of_queries),
     )
+
+
+def _prior(rows: list[dict[str, Any]], of_queries: Prior | None) -> Prior | None:
+    """Collect the prior scores of all rounds: those of the lines, or of the task's queries."""
+    of_lines = [row.get("prior", {}) for row in rows]
+    width = max(map(len, of_lines), default=0)
+    if not width:
+        if of_queries is None or any(row["position"] is None for row in rows):
+            return None
+        return Prior._make(np.asarray(x)[[row["position"] for row in rows]] for x in of_queries)
+    items = np.full((len(rows), width), -1, np.int32)
+    scores = np.zeros((len(rows), width), np.float32)
+    for row, found in enumerate(of_lines):
+        items[row, : len(found)], scores[row, : len(found)] = [*found], [*found.values()]
+    return Prior._make((items, scores))
 
 
 class LogWriter:

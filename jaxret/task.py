@@ -35,6 +35,7 @@ from jaxret.runtime.validate import (
     require_length,
     require_task,
 )
+from jaxret.types import Prior
 
 
 def _in_order_of_appearance(values: np.ndarray) -> Int[np.ndarray, " N"]:
@@ -88,6 +89,8 @@ class Task:
       encoder: encoder of the vectors; None: vectors were given.
       document: name of the template of the documents; None: no template.
       dataset: source of the task; None: the task was made from arrays.
+      lexical: whether `prior` is the match of the words of queries and documents.
+      given_prior: prior scores that were given, fields [N, K]; None: none were given.
     """
 
     name: str
@@ -103,6 +106,8 @@ class Task:
     encoder: Encoder | None = None
     document: str | None = None
     dataset: Dataset | None = field(default=None)
+    lexical: bool = False
+    given_prior: Prior | None = None
 
     @classmethod
     def from_arrays(
@@ -116,6 +121,7 @@ class Task:
         available: ArrayLike | Sequence[bool] | None = None,
         texts: Sequence[str] | None = None,
         documents: Sequence[str] | None = None,
+        prior: Float[ArrayLike, "N I"] | None = None,
         name: str = "arrays",
     ) -> Self:
         """Make a task from vectors.
@@ -131,6 +137,9 @@ class Task:
           available: mask of the available tools [I]; None: all tools.
           texts: texts of the queries [N], for methods and rerankers that read words.
           documents: texts of the tools [I], for methods and rerankers that read words.
+          prior: scores of the tools for each query that are known before its feedback [N, I],
+            finite, such as those of a second retriever; None: the match of the words, if there are
+            texts and documents.
           name: name of the task in tables.
 
         Raises:
@@ -150,6 +159,15 @@ class Task:
             available = np.asarray(available, bool)
             require_length("available", available, len(theta))
             require("available", available, "True for one tool or more", np.any)
+        given = None
+        if prior is not None:
+            from jaxret.encoders.lexical import sparse_prior
+
+            scores = matrix_of("prior", prior)
+            shape = (len(queries), len(theta))
+            require("the shape of prior", scores.shape, f"{shape} [N, I]", shape.__eq__)
+            require("prior", prior, "finite", lambda _: np.isfinite(scores).all())
+            given = sparse_prior(scores)
         return cls(
             name=name,
             ids=ids,
@@ -161,7 +179,43 @@ class Task:
             available=available,
             texts=_words("texts", texts, len(queries)),
             documents=_words("documents", documents, len(theta)),
+            lexical=given is None,
+            given_prior=given,
         )
+
+    @cached_property
+    def prior(self) -> Prior | None:
+        """Scores of the tools for each query, known before its feedback, fields [N, K].
+
+        Those given to `from_arrays`, else the match of the words of queries and documents
+        (`jaxret.encoders.lexical`), computed when it is first read; None without either.
+        """
+        if self.given_prior is not None or not self.lexical:
+            return self.given_prior
+        if self.texts is None or self.documents is None:
+            return None
+        from jaxret.encoders.lexical import Lexicon  # imports bm25s, which most tasks do not need
+
+        return Lexicon(self.documents).prior(self.texts)
+
+    def prior_scores(self) -> Float[np.ndarray, "N I"]:
+        """Return the prior score of every tool for every query, 0 where there is none.
+
+        Returns:
+          [N, I].
+
+        Raises:
+          ValueError: if the task has no prior.
+        """
+        if self.prior is None:
+            raise ValueError(
+                f"{self.name} has no prior scores: load it with texts and lexical=True, or give "
+                "Task.from_arrays(prior=)"
+            )
+        items, scores = map(np.asarray, self.prior)
+        whole = np.zeros((len(self), len(self.ids) + 1), np.float32)  # the last column is padding
+        np.put_along_axis(whole, np.where(items < 0, len(self.ids), items), scores, axis=1)
+        return whole[:, :-1]
 
     @cached_property
     def repeated(self) -> int:
@@ -182,6 +236,8 @@ class Task:
         def pick(values):
             return None if values is None else tuple(values[row] for row in chosen)
 
+        prior = self.__dict__.get("prior", self.given_prior)  # not computed again for each part
+
         return replace(
             self,
             queries=self.queries[chosen],
@@ -189,6 +245,7 @@ class Task:
             groups=self.groups[chosen],
             query_ids=tuple(self.query_ids[row] for row in chosen),
             texts=pick(self.texts),
+            given_prior=None if prior is None else Prior._make(x[chosen] for x in prior),
             dataset=None if self.dataset is None else select(self.dataset, chosen),
         )
 
@@ -308,6 +365,7 @@ def load_task(
     document: str | Callable[[Document], str] = "full",
     cache: str | Path | None = None,
     hops: bool = False,
+    lexical: bool = True,
     **options,
 ) -> Task:
     """Load a data set and encode it, or read the vectors from the cache.
@@ -325,6 +383,7 @@ def load_task(
         callable are cached only if it has a ``cache_name`` (`jaxret.encoders.callables`).
       hops: whether the steps of each query become queries of their own (ORAG Algorithm 4), for
         sources with steps.
+      lexical: whether the match of words is the prior of the queries, for learners that read it.
       **options: further options of the source.
 
     Raises:
@@ -333,7 +392,7 @@ def load_task(
     """
     dataset = data.load(name, path, **options)
     dataset = as_hops(dataset) if hops else dataset
-    return encoded(dataset, encoder, document=document, cache=cache)
+    return encoded(dataset, encoder, document=document, cache=cache, lexical=lexical)
 
 
 def encoded(
@@ -342,6 +401,7 @@ def encoded(
     *,
     document: str | Callable[[Document], str] = "full",
     cache: str | Path | None = None,
+    lexical: bool = True,
 ) -> Task:
     """Encode a data set, and return it as a task.
 
@@ -354,6 +414,7 @@ def encoded(
         function from a tool to a text.
       cache: folder of encoded texts; None: ``$JAXRET_CACHE`` or ``~/.cache/jaxret``. Vectors of a
         callable are cached only if it has a ``cache_name`` (`jaxret.encoders.callables`).
+      lexical: whether the match of words is the prior of the queries, for learners that read it.
 
     Returns:
       The task, with its texts and data set.
@@ -397,4 +458,5 @@ def encoded(
         encoder=encoder,
         document=document if isinstance(document, str) else None,
         dataset=dataset,
+        lexical=lexical,
     )

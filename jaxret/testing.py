@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxret.environments.environment import Environment, available_at, simulated_reranker
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, query_for
 from jaxret.learners.rank_one import rule_of
 from jaxret.rules.estimators import expected_coefficients
 from jaxret.runtime import sharding
@@ -29,7 +29,7 @@ from jaxret.simulation.blocked.simulate import (
     simulate_on_mesh,
 )
 from jaxret.simulation.scan import scan_rounds
-from jaxret.types import Catalogue, Choice, Feedback, PRNGKey, Stream
+from jaxret.types import Catalogue, Choice, Feedback, Prior, PRNGKey, Stream
 
 _DEVICES = (8,)  # numbers of devices compared with one device, if there are as many
 _TOLERANCE = 1e-9  # relative, in float64
@@ -128,6 +128,7 @@ def _make_case(learner: Learner, items: int, width: int, rounds: int, key: PRNGK
         queries=jnp.asarray(queries, dtype),
         labels=jnp.asarray(np.stack([label, second], axis=1), jnp.int32),
         order=jnp.asarray(7 * np.arange(rounds) % n, jnp.int32),
+        prior=_prior(rng, learner.facts.prior, n, items, dtype),
     )
     return Case(
         learner=learner,
@@ -141,6 +142,18 @@ def _make_case(learner: Learner, items: int, width: int, rounds: int, key: PRNGK
         stream=jax.device_get(stream),  # rows of NumPy arrays are read without compiling
         key=jax.random.clone(key),  # leaves the caller's key unused
     )
+
+
+def _prior(rng, width, n, items, dtype):
+    """Score some items for each of n queries; the rest is padding."""
+    if not width:
+        return None
+    scored = min(width, items // 3)
+    chosen = rng.permuted(np.tile(np.arange(items), (n, 1)), axis=1)[:, :scored]
+    padding = ((0, 0), (0, width - scored))
+    rows = np.pad(chosen, padding, constant_values=-1)
+    scores = np.pad(rng.uniform(size=chosen.shape), padding)
+    return Prior(jnp.asarray(rows, jnp.int32), jnp.asarray(scores, dtype))
 
 
 def _unit_rows(rng, n, width):
@@ -176,7 +189,13 @@ def _one_update(case, update, reward, labels, observed=True):
     dtype = case.stream.queries.dtype
     choice = Choice(item=jnp.asarray(0, jnp.int32), propensity=jnp.asarray(0.5, dtype))
     feedback = Feedback(jnp.asarray(reward, dtype), jnp.asarray(observed), labels)
-    return update(case.state, case.stream.queries[0], choice, feedback)
+    return update(case.state, asked(case, 0), choice, feedback)
+
+
+def asked(case: Case, query: int):
+    """Return a query of the stream in the form that the learner reads."""
+    prior = jax.tree.map(itemgetter(query), case.stream.prior)
+    return query_for(case.learner, case.stream.queries[query], prior)
 
 
 def _counted(fn):
@@ -207,11 +226,11 @@ def _compiles_once(case, update, update_traces):
     state, stream = case.state, case.stream
     for t in range(2):
         key = jax.random.fold_in(case.key, t)
-        slate = jax.eval_shape(act, state, stream.queries[t], key)
+        slate = jax.eval_shape(act, state, asked(case, t), key)
         choice = Choice(*(jnp.ones((), shown.dtype) for shown in slate))
         reward = jnp.asarray(t, stream.queries.dtype)
         feedback = Feedback(reward, jnp.asarray(True), stream.labels[t])
-        state = update(state, stream.queries[t], choice, feedback)
+        state = update(state, asked(case, t), choice, feedback)
     for name, traces in {"act": act_traces, "update": update_traces}.items():
         if len(traces) != 1:
             _fail(case, f"{name} was compiled {len(traces)} times for 2 calls with the same shapes")
@@ -284,7 +303,7 @@ def _absent_items_rest(case, whole, first):
 
 def _propensities_are_those_of_the_policy(case, state):
     """Draw from the policy, and compare frequencies with the learner's probabilities."""
-    learner, query = case.learner, case.stream.queries[0]
+    learner, query = case.learner, asked(case, 0)
 
     def draws(state, query, key):
         keys = jax.random.split(key, _DRAWS)

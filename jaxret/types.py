@@ -3,6 +3,7 @@
     I  items in the catalogue      d  embedding width         k  items shown in a round
     T  rounds, t a round           N  different queries       L  labels per query, padded with -1
     S  seeds                       B  rounds in a block       n  devices
+    K  tools with a prior score
 
 All types are NamedTuples of arrays, which pass through jit, vmap, scan, shard_map and orbax
 unchanged. Build them by keyword.
@@ -45,6 +46,32 @@ class State(NamedTuple):
     extra: Any = ()
 
 
+class Prior(NamedTuple):
+    """Scores of some tools for a query, known before its feedback; all other tools have 0.
+
+    Lexical scores are priors (`jaxret.encoders.lexical`), and so are those of a second retriever.
+
+    Attributes:
+      items: positions of the tools in the catalogue [..., K], padded with -1.
+      scores: score of each of these tools [..., K], 0 for padding.
+    """
+
+    items: Int[Array, "*n K"]
+    scores: Float[Array, "*n K"]
+
+
+class Query(NamedTuple):
+    """A query for a learner that reads priors; all other learners are given the vector alone.
+
+    Attributes:
+      vector: embedding [..., d].
+      prior: scores known before the feedback.
+    """
+
+    vector: Float[Array, "*n d"]
+    prior: Prior
+
+
 class Stream(NamedTuple):
     """The queries of a run, in the order in which they arrive.
 
@@ -54,6 +81,7 @@ class Stream(NamedTuple):
     queries: Float[Array, "N d"]  # embeddings of the different queries [N, d]
     labels: Int[Array, "N L"]  # positions of the right items of each query [N, L], padded with -1
     order: Int[Array, " T"]  # position of the query of each round [T]
+    prior: Prior | None = None  # fields [N, K]; None: the queries have no prior
 
 
 class Slate(NamedTuple):

@@ -47,13 +47,47 @@ def test_saved_and_loaded_it_ranks_as_the_learner_does(task, tmp_path, name):
     assert of_saved == pytest.approx(jr.evaluate(run, task)["ndcg@10"].values[1])
 
 
+INFORMED = {
+    "lexical": jr.with_lexical(jr.greedy(**SETTINGS), 0.4),
+    "balance": jr.with_balance(jr.mapped(**SETTINGS), 0.7),
+    "both": jr.with_balance(jr.with_lexical(jr.centred_replayed(**SETTINGS))),
+}
+
+
+@pytest.mark.parametrize("name", INFORMED)
+def test_offsets_are_exported_and_the_folder_says_how_to_rank_with_them(small, tmp_path, name):
+    from safetensors.numpy import load_file
+
+    rng = np.random.default_rng(1)
+    task = small(prior=np.where(rng.random((60, 12)) < 0.4, rng.random((60, 12)), 0))
+    run = jr.simulate(INFORMED[name], task, exposures=3)
+    run.save(tmp_path)
+    saved, prior = jr.load_embeddings(tmp_path), task.prior_scores()
+    of_run, of_saved = jr.evaluate(run, task), jr.evaluate(saved, task)
+    assert {k: x.mean for k, x in of_saved.items()} == {k: x.mean for k, x in of_run.items()}
+    ranks = saved.rank(task.queries, 12, None if name == "balance" else prior)
+    # the formula of the folder's README, with the arrays of its files
+    arrays = load_file(tmp_path / "embeddings.safetensors")
+    formula = (tmp_path / "README.md").read_text().partition("scores = ")[2].partition("\n")[0]
+    for q, x, expected in zip(task.queries, prior, ranks, strict=True):
+        scores = eval(formula, {**arrays, "q": q, "x": x})
+        np.testing.assert_array_equal(np.argsort(-scores, kind="stable"), expected)
+    by_rows = saved.map_queries(task.queries) @ saved.theta.T
+    assert (np.argsort(-by_rows, axis=1) != ranks).any()
+    if name != "balance":
+        with pytest.raises(ValueError, match=r"rank with prior scores.*prior=task.prior_scores"):
+            saved.scores(task.queries)
+        with pytest.raises(ValueError, match=r"shape of prior must be \(60, 12\), got \(60, 5\)"):
+            saved.scores(task.queries, prior[:, :5])
+
+
 def test_the_files_can_be_read_without_jaxret(task, tmp_path):
     from safetensors.numpy import load_file
 
     run = jr.simulate(jr.centred(**SETTINGS), task, seeds=2)
     run.save(tmp_path)
     files = {path.name for path in tmp_path.iterdir()}
-    assert files == {"theta.npy", "embeddings.safetensors", "embeddings.json"}
+    assert files == {"theta.npy", "embeddings.safetensors", "embeddings.json", "README.md"}
     theta = np.load(tmp_path / "theta.npy")
     np.testing.assert_array_equal(theta, run.states.theta[0])
     arrays = load_file(tmp_path / "embeddings.safetensors")

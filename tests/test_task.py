@@ -220,3 +220,33 @@ def test_other_rows_start_the_same_task(task):
     ):
         with pytest.raises(ValueError, match=message):
             task.with_theta(wrong)
+
+
+def test_a_prior_is_given_or_the_match_of_words(small):
+    rng = np.random.default_rng(0)
+    scores = np.where(rng.random((60, 12)) < 0.3, rng.normal(size=(60, 12)), 0).astype(np.float32)
+    given = small(prior=scores)
+    np.testing.assert_array_equal(given.prior_scores(), scores)
+    np.testing.assert_array_equal(given.select([5, 2]).prior_scores(), scores[[5, 2]])
+    plain = small()
+    assert plain.prior is None
+    with pytest.raises(ValueError, match=r"small has no prior scores: .*from_arrays"):
+        plain.prior_scores()
+    words = small(documents=[f"tool number{i + 10}" for i in range(12)], texts=["number17"] * 60)
+    assert words.prior_scores().argmax(axis=1).tolist() == [7] * 60
+    part = words.select(np.arange(60) % 2 == 0)
+    np.testing.assert_array_equal(part.prior.items, words.prior.items[::2])
+    for prior, message in {
+        "wide": r"shape of prior must be \(60, 12\) \[N, I\], got \(60, 13\)",
+        "nan": "prior must be finite",
+    }.items():
+        wrong = np.zeros((60, 13)) if prior == "wide" else np.full((60, 12), np.nan)
+        with pytest.raises(ValueError, match=message):
+            small(prior=wrong)
+
+
+def test_words_are_left_out_on_request():
+    assert jr.load_task("deskbank", encoder=None, lexical=False).prior is None
+    vectors = jr.Task.from_arrays(np.eye(3), np.eye(3), [0, 1, 2], name="deskbank")
+    with pytest.raises(ValueError, match="'hybrid' reads prior scores, and deskbank has none"):
+        jr.simulate(jr.hybrid(), vectors)

@@ -26,7 +26,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.learners.learner import Learner, change_rows
+from jaxret.learners.learner import Learner, change_rows, query_for
 from jaxret.learners.wrappers import wrap
 from jaxret.runtime import over_items
 from jaxret.runtime.validate import matrix_of, require
@@ -38,7 +38,7 @@ How: TypeAlias = Literal["keep", "reset", "carry"]
 class Answer(NamedTuple):
     """The feedback of one round, with its query and choice."""
 
-    query: Float[Array, " d"]
+    query: Any  # in the form that the learner reads
     choice: Choice
     reward: Float[Array, ""]
     observed: Bool[Array, ""] | None = None  # None: always observed
@@ -311,7 +311,7 @@ def intervened(
         own = learner.init(theta, available)
         number = jnp.zeros((), theta.dtype)
         answer = Answer(
-            query=theta[0],
+            query=query_for(learner, theta[0]),
             choice=Choice(item=jnp.zeros((), jnp.int32), propensity=number),
             reward=number,
             observed=None if always_observed else jnp.asarray(False),

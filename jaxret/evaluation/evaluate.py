@@ -28,6 +28,7 @@ from jaxtyping import Bool, Float, Int
 from jaxret.embeddings import Embeddings
 from jaxret.evaluation import metrics
 from jaxret.evaluation.estimate import Estimate
+from jaxret.learners.learner import prior_for, query_for
 from jaxret.runtime import distributed, sharding
 from jaxret.task import Task
 from jaxret.types import State, Trace
@@ -37,10 +38,12 @@ _FEW_SIZES = 64  # parts are padded to multiples, so that few sizes are compiled
 
 
 class Scorer(Protocol):
-    """The part of a learner that is evaluated: ``scores(state, queries)`` -> [N, I]."""
+    """The parts of a learner that are evaluated: ``scores`` -> [N, I], and ``facts``."""
 
     @property
     def scores(self) -> Callable[..., Any]: ...
+    @property
+    def facts(self) -> Any: ...
 
 
 class RunLike(Protocol):
@@ -288,7 +291,9 @@ def _of_run(run: Any, task: Task, masks: Bool[np.ndarray, "S N"] | None) -> Call
     else:
         raise ValueError(f"part has {len(masks)} rows, and the run has {seeds} seeds")
     numbers = jnp.asarray(run.numbers, jnp.float32)
-    arrays = (run.states, numbers, rows, task.queries, task.labels)
+    learner = run.family(*run.numbers[0].tolist())
+    asked = query_for(learner, jnp.asarray(task.queries), prior_for(learner, task))
+    arrays = (run.states, numbers, rows, asked, task.labels)
     mesh = _mesh_of(run.states.theta)
 
     def of_cut(k):
@@ -305,7 +310,12 @@ def _of_run(run: Any, task: Task, masks: Bool[np.ndarray, "S N"] | None) -> Call
 
 def _of_embeddings(found: Embeddings, task: Task) -> Callable:
     _require_ids(found.ids, task)
-    return _of_rows(found.theta, found.map_queries(task.queries), task, found.available)
+    if found.prior_weight is None and found.offset is None:
+        return _of_rows(found.theta, found.map_queries(task.queries), task, found.available)
+    _require_shape(found.theta.shape, task)
+    prior = None if found.prior_weight is None else task.prior_scores()
+    scores = found.scores(task.queries, prior)
+    return partial(_rank_by_scores, scores, task.labels, found.available)
 
 
 def _of_rows(theta, queries, task: Task, available) -> Callable:
@@ -414,7 +424,8 @@ def _mesh_of(theta: Float[jax.Array | np.ndarray, "S I d"]) -> Mesh | None:
 def _rank_by_states(states, numbers, rows, queries, labels, *, family, k, mesh):
     def one(state, numbers, rows):
         scores = family(*numbers).scores
-        return _rank_by_state(scores, state, queries[rows], labels[rows], k=k)
+        own = jax.tree.map(lambda x: x[rows], queries)
+        return _rank_by_state(scores, state, own, labels[rows], k=k)
 
     if mesh is None:  # a catalogue that is split over devices: one seed after another
         return jax.lax.map(lambda run: one(*run), (states, numbers, rows))
@@ -429,6 +440,12 @@ def _rank_by_state(scores, state, queries, labels, *, k):
 @partial(jax.jit, static_argnames="k")
 def _rank_by_rows(theta, queries, labels, available, *, k):
     values = metrics.evaluate(theta, queries, labels, available=available, k=k)
+    return jax.tree.map(lambda x: x[None], values)
+
+
+@partial(jax.jit, static_argnames="k")
+def _rank_by_scores(scores, labels, available, *, k):
+    values = metrics.evaluate_scores(lambda x: x, scores, labels, available=available, k=k)
     return jax.tree.map(lambda x: x[None], values)
 
 

@@ -23,6 +23,7 @@ Letters: I items, d width, N queries, L labels per query, k cut (or length of a 
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -165,8 +166,8 @@ def evaluate(
 
 
 def evaluate_scores(
-    scores: Callable[[Float[Array, "n d"]], Float[Array, "n I"]],
-    queries: Float[Array, "N d"],
+    scores: Callable[[Any], Float[Array, "n I"]],
+    queries: Any,
     labels: Int[Array, "N L"],
     *,
     available: Bool[ArrayLike, "I"] | None = None,
@@ -176,8 +177,8 @@ def evaluate_scores(
     """Compute every metric of every query, ranking all available items by given scores.
 
     Args:
-      scores: function of n queries [n, d] to the scores of all items [n, I].
-      queries: query embeddings [N, d].
+      scores: function of n queries to the scores of all items [n, I].
+      queries: query embeddings [N, d], or a tree of arrays with leading axis N.
       labels: right items of each query [N, L], -1 pads.
       available: mask of the items [I]; None: all are available. An absent label is missed.
       k: cut of the ranking.
@@ -186,7 +187,7 @@ def evaluate_scores(
     Returns:
       ``accuracy``, ``recall@k``, ``ndcg@k`` and ``completeness@k`` (with the number for k), [N].
     """
-    size = queries.shape[0]
+    size = labels.shape[0]
     chunk = max(1, min(chunk, size))
 
     def chunked(rows):
@@ -199,7 +200,7 @@ def evaluate_scores(
         rank = jax.lax.map(lambda one: ranks(*one, available), by_query)
         return _measured(rank, labels, (k,))
 
-    values = jax.lax.map(of_chunk, (chunked(queries), chunked(labels)))
+    values = jax.lax.map(of_chunk, jax.tree.map(chunked, (queries, labels)))
     return {name: value.reshape(-1)[:size] for name, value in values.items()}
 
 

@@ -55,7 +55,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.learners.learner import Learner, where_observed
+from jaxret.learners.learner import Learner, vector_of, where_observed
 from jaxret.learners.wrappers import wrap
 from jaxret.runtime import over_items
 from jaxret.runtime.validate import require
@@ -140,7 +140,8 @@ def guarded(
         return where_observed(feedback, state, new)
 
     def scores(state, queries):
-        static = jnp.matmul(queries, state.extra.static.T, precision=jax.lax.Precision.HIGHEST)
+        vectors = vector_of(queries)
+        static = jnp.matmul(vectors, state.extra.static.T, precision=jax.lax.Precision.HIGHEST)
         static = jnp.where(state.available, static, -jnp.inf)
         return jnp.where(state.extra.stopped, static, learner.scores(bare(state), queries))
 
@@ -162,13 +163,13 @@ def guarded(
     )
 
 
-def static_choice(state: State, query: Float[Array, " d"]) -> Int[Array, ""]:
+def static_choice(state: State, query: Any) -> Int[Array, ""]:
     """Return the available tool that static retrieval ranks first.
 
     Returns:
       The row of the tool [].
     """
-    scores = over_items.masked(state.extra.static @ query, state.available)
+    scores = over_items.masked(state.extra.static @ vector_of(query), state.available)
     return over_items.argmax(scores, None)
 
 

@@ -3,9 +3,10 @@
     slate <- act(state, query, key)                  chooses the items to show
     state <- update(state, query, choice, feedback)  learns from the feedback
 
-Only oracles are given labels: loss and regret are measured outside the learner
-(`jaxret.simulation.scan`). Most learners are rank one and are built by `jaxret.learners.rank_one`;
-`jr.check_learner` tests any learner against this contract.
+A query is its vector [d]; for a learner that reads prior scores (``facts.prior``) it is a
+`jaxret.types.Query`, the vector with the scores. Only oracles are given labels: loss and regret are
+measured outside the learner (`jaxret.simulation.scan`). Most learners are rank one and are built by
+`jaxret.learners.rank_one`; `jr.check_learner` tests any learner against this contract.
 
 Letters: I items, d width, N queries, k items shown.
 """
@@ -17,8 +18,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxret.rules import offsets
 from jaxret.rules.policies import Policy
-from jaxret.types import Choice, Feedback, PRNGKey, Slate, State
+from jaxret.types import Choice, Feedback, Prior, PRNGKey, Query, Slate, State
 
 
 class Init(Protocol):
@@ -127,11 +129,16 @@ class Facts(NamedTuple):
 
     Attributes:
       oracle: whether `update` is given the labels.
+      prior: K, prior scores per query that the learner reads; its functions are then given a
+        `jaxret.types.Query` in place of a vector. 0: it reads vectors alone.
+      prior_required: whether the learner refuses a task without prior scores.
       origin: name of the preset that made the learner, and the settings as JSON, from which
         `jaxret.serving.files` restores the learner; None if no preset made it.
     """
 
     oracle: bool = False
+    prior: int = 0
+    prior_required: bool = False
     origin: tuple[str, str] | None = None
 
 
@@ -227,6 +234,66 @@ def first_state(
     """
     available = jnp.ones(len(theta), bool) if available is None else available
     return State(theta=theta, available=available, t=jnp.zeros((), jnp.int32), extra=extra)
+
+
+def vector_of(query: Float[Array, "*n d"] | Query) -> Float[Array, "*n d"]:
+    """Return the vector of a query that may have a prior.
+
+    Returns:
+      [..., d].
+    """
+    return query.vector if isinstance(query, Query) else query
+
+
+def query_for(learner: Learner, query: Any, prior: Prior | None = None) -> Any:
+    """Return queries in the form that a learner reads.
+
+    Args:
+      learner: any learner.
+      query: vector [d], vectors [n, d], or queries that already have a prior.
+      prior: prior scores of the same queries; None: those of ``query``, or no scores.
+
+    Returns:
+      The vectors, or a `jaxret.types.Query` if the learner reads priors.
+    """
+    vector = vector_of(query)
+    if not learner.facts.prior:
+        return vector
+    if isinstance(query, Query) and prior is None:
+        prior = query.prior
+    return Query(vector, offsets.padded(prior, vector.shape[:-1], learner.facts.prior))
+
+
+def prior_for(learner: Learner, task: Any) -> Prior | None:
+    """Return the prior of a task's queries in the form that a learner reads.
+
+    Args:
+      learner: any learner.
+      task: a `jaxret.task.Task`.
+
+    Returns:
+      A prior with fields [N, K], without scores if the task has none; None if the learner reads
+      vectors alone.
+
+    Raises:
+      ValueError: if the learner needs prior scores and there are none, or there are more per query
+        than it reads.
+    """
+    facts = learner.facts
+    if not facts.prior:
+        return None
+    prior = task.prior
+    if facts.prior_required and prior is None:
+        raise ValueError(
+            f"learner {learner.name!r} reads prior scores, and {task.name} has none: load it with "
+            "texts and lexical=True, or give Task.from_arrays(prior=)"
+        )
+    if prior is not None and prior.items.shape[-1] > facts.prior:
+        raise ValueError(
+            f"{task.name} has up to {prior.items.shape[-1]} prior scores per query, and learner "
+            f"{learner.name!r} reads {facts.prior}: give with_lexical(width=) as many"
+        )
+    return offsets.padded(prior, (len(task),), facts.prior)
 
 
 class Acting(NamedTuple):

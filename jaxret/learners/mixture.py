@@ -42,7 +42,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners import presets
 from jaxret.learners.grid import LearnerGrid, grid
-from jaxret.learners.learner import ChangeRows, Learner, acting_by, first_state, where_observed
+from jaxret.learners.learner import (
+    ChangeRows,
+    Facts,
+    Learner,
+    acting_by,
+    first_state,
+    query_for,
+    vector_of,
+    where_observed,
+)
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.registry import preset
 from jaxret.learners.wrappers import innermost
@@ -74,7 +83,7 @@ class ExpertRows(NamedTuple):
     """Rows and extra state of the experts of one kind; every leaf has a leading axis [g]."""
 
     theta: Any  # [g, I, d]; () for experts that stay at the documents
-    extra: Any  # ``State.extra`` of the experts
+    extra: Any  # ``State.extra`` of the experts, such as their usage
 
 
 class MixtureExtra(NamedTuple):
@@ -182,6 +191,9 @@ def mixture(
     learners = [kind.learner(g) for kind in kinds for g in range(len(kind.settings))]
     for one in learners:
         _require_expert(one)
+    widths = {one.facts.prior for one in learners}
+    different = "one number of prior scores (width) for all experts that read them"
+    require("experts", sorted(widths), different, lambda _: len(widths - {0}) <= 1)
     require("alpha", alpha, "in [0, 1)", lambda x: 0 <= x < 1)
     require("beta", beta, "> 0", lambda x: x > 0)
     require("floor", floor, "in (0, 0.5)", lambda x: 0 < x < 0.5)
@@ -195,11 +207,9 @@ def mixture(
 
     def init(theta, available=None):
         def first(kind):
-            if is_frozen(kind):
-                return ExpertRows(theta=(), extra=())
             one = jax.vmap(lambda numbers: kind.family(*numbers).init(theta, available))
             states = one(jnp.asarray(kind.settings, theta.dtype))
-            return ExpertRows(theta=states.theta, extra=states.extra)
+            return ExpertRows(theta=() if is_frozen(kind) else states.theta, extra=states.extra)
 
         nothing = jnp.zeros(1 + len(learners), theta.dtype)
         extra = MixtureExtra(
@@ -222,7 +232,7 @@ def mixture(
 
     def all_logits(state, query):
         def one(learner, own):
-            return learner.logits(own, query)
+            return learner.logits(own, query_for(learner, query))
 
         pairs = zip(kinds, state.extra.rows, strict=True)
         z = jnp.concatenate([each(state, kind, rows, one) for kind, rows in pairs])
@@ -235,13 +245,14 @@ def mixture(
         def add(kind, total, line):  # one expert at a time, to avoid an array [G, N, I]
             weight, uv, numbers, row = line
             learner, own = kind.family(*numbers), expert_state(state, row)
-            z = jax.vmap(partial(learner.logits, own))(queries)
+            z = jax.vmap(partial(learner.logits, own))(query_for(learner, queries))
             return total + weight * calibrate(uv, logit(jax.nn.softmax(z, axis=-1))), None
 
         ends = np.cumsum([len(kind.settings) for kind in kinds])[:-1]
         weights = jnp.split(jnp.exp(state.extra.log_weights), ends)
         lines = jnp.split(state.extra.calibration.line, ends)
-        total = jnp.zeros((len(queries), len(state.theta)), queries.dtype)
+        vectors = vector_of(queries)
+        total = jnp.zeros((len(vectors), len(state.theta)), vectors.dtype)
         with jax.default_matmul_precision("highest"):  # else accelerators round scores into ties
             for kind, *some, rows in zip(kinds, weights, lines, state.extra.rows, strict=True):
                 numbers = jnp.asarray(kind.settings, state.theta.dtype)
@@ -254,12 +265,12 @@ def mixture(
         seen = feedback._replace(observed=True)
 
         def learn(kind, rows):
-            if is_frozen(kind):
+            if is_frozen(kind) and not jax.tree.leaves(rows):
                 return rows
 
             def step(learner, own):
-                new = learner.update(own, query, choice, seen)
-                return ExpertRows(theta=new.theta, extra=new.extra)
+                new = learner.update(own, query_for(learner, query), choice, seen)
+                return ExpertRows(theta=() if is_frozen(kind) else new.theta, extra=new.extra)
 
             return each(state, kind, rows, step)
 
@@ -277,6 +288,7 @@ def mixture(
         logits=logits,
         probabilities=probabilities,
         structure=blend,
+        facts=Facts(prior=max(widths)),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxret.learners.learner import Learner
 from jaxret.learners.minibatch import adamw
+from jaxret.learners.offsets import with_balance, with_lexical
 from jaxret.learners.rank_one import rank_one
 from jaxret.learners.registry import preset
 from jaxret.learners.replay import with_experience_replay
@@ -36,6 +37,23 @@ def frozen(*, tau: float = 0.02, k: int = 1) -> Learner:
     """
     none, policy = estimators.none(), policies.greedy(k=k)
     return rank_one("frozen", estimator=none, policy=policy, tau=tau, eta=0)
+
+
+@preset
+def hybrid(
+    *, tau: float = 0.02, lexical: float = 0.35, balance: float | None = None, k: int = 1
+) -> Learner:
+    """Retrieve statically by vectors and words: show the best item and learn nothing.
+
+    Args:
+      tau: temperature of the softmax, which usage depends on, > 0.
+      lexical: weight of the match of words against the inner product, in [0, 1).
+      balance: strength of the division by usage, which needs no feedback, >= 0; None: none.
+      k: items shown to the environment's reranker, >= 1.
+    """
+    learner = with_lexical(frozen(tau=tau, k=k), lexical)
+    learner = learner if balance is None else with_balance(learner, balance)
+    return learner._replace(name="hybrid")
 
 
 @preset

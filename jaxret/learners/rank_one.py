@@ -3,13 +3,14 @@
 A learner acts, sees one bit and moves Theta:
 
     u     = apply(q)                                    the query, or a map of it
-    p     = softmax(Theta u / tau)                      Eq. (1), (3), with a temperature
+    p     = softmax(Theta u / tau + offsets)            Eq. (1), (3), with a temperature
     slate ~ policy(p);  a, y from the environment       line 4
     Theta <- project(Theta - eta_t c u^T / tau)         lines 5-6, c from the estimator
 
 The paper has no temperature (tau = 1), and on unit vectors p is then nearly uniform. Here q / tau
 takes the place of q everywhere, in the theory too: the gradient of the loss is ``c q^T / tau``, and
-``eta / tau`` is how far one unit of coefficient moves a row.
+``eta / tau`` is how far one unit of coefficient moves a row. The paper has no offsets either, which
+are numbers per item that are known before the feedback (`jaxret.rules.offsets`).
 
 Letters: I items, d width, n past rounds, k items shown.
 """
@@ -27,10 +28,12 @@ from jaxret.learners.learner import (
     Learner,
     acting_by,
     first_state,
+    vector_of,
     where_observed,
 )
-from jaxret.rules import projections, query_maps, schedules
+from jaxret.rules import offsets, projections, query_maps, schedules
 from jaxret.rules.estimators import Estimator, Observation
+from jaxret.rules.offsets import Offsets, first_usage
 from jaxret.rules.policies import Policy, by_position
 from jaxret.rules.preconditioners import Preconditioner
 from jaxret.rules.projections import Projection
@@ -57,6 +60,8 @@ class Rule(NamedTuple):
       query_map: learnt map of the queries, shared by all items; None: no map.
       map_every: rounds between two updates of the query map.
       preconditioner: preconditioner of the rows' steps; None: none.
+      offsets: weights of what is known before the feedback; None: nothing is. ``tau`` is then the
+        temperature of the rows, ``1 / (1 - offsets.prior)`` times that of the logits.
     """
 
     policy: Policy
@@ -68,6 +73,7 @@ class Rule(NamedTuple):
     query_map: QueryMap | None = None
     map_every: int = 1
     preconditioner: Preconditioner | None = None
+    offsets: Offsets | None = None
 
     @property
     def rows_alone(self) -> bool:
@@ -79,6 +85,33 @@ class Rule(NamedTuple):
         """True if the exact blocked form exists: a map must be constant for whole tiles."""
         constant = self.query_map is None or self.map_every % TILE == 0
         return constant and (self.preconditioner is None or self.preconditioner.by_row)
+
+    @property
+    def reads_prior(self) -> bool:
+        """True if prior scores are added to the logits."""
+        return self.offsets is not None and self.offsets.prior is not None
+
+    @property
+    def is_balanced(self) -> bool:
+        """True if items are divided by their usage."""
+        return self.offsets is not None and self.offsets.balance is not None
+
+    def pack(self, maps: Any, memory: Any, usage: Any) -> Any:
+        """Return ``State.extra``.
+
+        Args:
+          maps: parameters of the query map; () without a map.
+          memory: memory of the preconditioner; () without one.
+          usage: `jaxret.rules.offsets.Usage`; () without a balance.
+        """
+        if self.is_balanced:
+            return maps, memory, usage
+        return () if self.rows_alone else (maps, memory)
+
+    def unpack(self, extra: Any) -> tuple[Any, Any, Any]:
+        """Return query map, memory and usage of a ``State.extra``, () for what is missing."""
+        maps, memory, *usage = extra or ((), ())
+        return maps, memory, usage[0] if usage else ()
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
         """Apply a function [I, d] -> [I', d] to Theta."""
@@ -152,8 +185,9 @@ def rank_one(
 def from_rule(name: str, rule: Rule) -> Learner:
     """Build the learner of a rule.
 
-    ``State.extra`` is (query map, memory of the preconditioner), or () if only rows are learnt. The
-    query map is a `jaxret.rules.query_maps.TiledMap` if it is updated once per tile.
+    ``State.extra`` is (query map, memory of the preconditioner), then the usage if it is balanced;
+    or () if only rows are learnt. The query map is a `jaxret.rules.query_maps.TiledMap` if it is
+    updated once per tile.
     """
 
     def init(theta, available=None):
@@ -164,32 +198,46 @@ def from_rule(name: str, rule: Rule) -> Learner:
             maps = query_maps.start_map(params, rule.map_every)
         if rule.preconditioner is not None:
             memory = rule.preconditioner.init(*theta.shape, theta.dtype)
-        return first_state(theta, available, () if rule.rows_alone else (maps, memory))
+        usage = first_usage(theta) if rule.is_balanced else ()
+        return first_state(theta, available, rule.pack(maps, memory, usage))
 
     def logits(state, query):
-        return masked_logits(state, rule.map_queries(state, query), rule.tau)
+        u = rule.map_queries(state, vector_of(query))
+        return logits_of(rule, state, u, query)
 
     def scores(state, queries):
-        return scores_by_rows(state, rule.map_queries(state, queries))
+        by_rows = scores_by_rows(state, rule.map_queries(state, vector_of(queries)))
+        if rule.offsets is None:
+            return by_rows
+        return by_rows + rule.tau * offsets_of(rule, state, queries)
 
     def update(state, query, choice, feedback):
-        u = rule.map_queries(state, query)
-        z = masked_logits(state, u, rule.tau)
+        u = rule.map_queries(state, vector_of(query))
+        z = logits_of(rule, state, u, query)
         c = coefficients(rule.estimator, z, choice, feedback, None)
-        new = step(rule, state, state.t, query, u, c)
+        new = step(rule, state, state.t, vector_of(query), u, c)
+        if rule.offsets is not None and rule.is_balanced:
+            maps, memory, usage = rule.unpack(new.extra)
+            usage = offsets.counted(rule.offsets, usage, z, None)
+            new = new._replace(extra=rule.pack(maps, memory, usage))
         return where_observed(feedback, state, new)
 
     act, probabilities = acting_by(rule.policy, logits)
+    plain = rule.query_map is None and rule.offsets is None
     return Learner(
         name=name,
         init=init,
         act=act,
         update=update,
-        scores=scores_by_rows if rule.query_map is None else scores,  # one program for all of these
+        scores=scores_by_rows if plain else scores,  # one program for all of these
         logits=logits,
         probabilities=probabilities,
         structure=rule,
-        facts=Facts(oracle=not rule.estimator.bandit),
+        facts=Facts(
+            oracle=not rule.estimator.bandit,
+            prior=rule.offsets.width if rule.offsets is not None and rule.reads_prior else 0,
+            prior_required=rule.reads_prior,
+        ),
     )
 
 
@@ -201,7 +249,7 @@ def rule_of(learner: Learner) -> Rule | None:
 def relearn(
     rule: Rule,
     state: State,
-    queries: Float[Array, "n d"],
+    queries: Any,
     choices: Choice,
     rewards: Float[Array, " n"],
     counts: Float[Array, " n"],
@@ -211,20 +259,20 @@ def relearn(
     Args:
       rule: rule of the learner.
       state: state after the update of the round that has just ended.
-      queries: queries of the past rounds [n, d].
+      queries: queries of the past rounds [n, d], with their priors if the rule reads them.
       choices: choices of the past rounds, fields [n].
       rewards: rewards of the past rounds [n].
       counts: [n], 1 for a round to replay and 0 for a round to skip.
     """
     t = jnp.maximum(state.t - 1, 0)  # the query map of the round that has just ended
-    u = rule.queries_at(state, queries, t)
+    u = rule.queries_at(state, vector_of(queries), t)
 
-    def one(u, choice, reward, count):
-        z = masked_logits(state, u, rule.tau)
+    def one(u, query, choice, reward, count):
+        z = logits_of(rule, state, u, query)
         return count * coefficients(rule.estimator, z, choice, Feedback(reward), None)
 
-    c = jax.vmap(one)(u, choices, rewards, counts)
-    return step(rule, state, t, queries, u, c)
+    c = jax.vmap(one)(u, queries, choices, rewards, counts)
+    return step(rule, state, t, vector_of(queries), u, c)
 
 
 def step(
@@ -245,7 +293,7 @@ def step(
       u: the mapped queries [d] or [n, d].
       c: coefficients [I] or [n, I].
     """
-    maps, memory = state.extra or ((), ())
+    maps, memory, usage = rule.unpack(state.extra)
     length, single = step_length(rule, state.t), c.ndim == 1
     if rule.query_map is not None:
         pull = length * (state.theta.T @ c) if single else length * c @ state.theta
@@ -256,7 +304,7 @@ def step(
         memory, c, u = conditioned(rule.preconditioner, memory, c, u)
     change = (length * c)[:, None] * u[None, :] if single else length * c.T @ u
     theta = projections.project(rule.projection, state.theta - change)
-    return state._replace(theta=theta, extra=() if rule.rows_alone else (maps, memory))
+    return state._replace(theta=theta, extra=rule.pack(maps, memory, usage))
 
 
 def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "n I"]:
@@ -268,6 +316,45 @@ def scores_by_rows(state: State, queries: Float[Array, "n d"]) -> Float[Array, "
     # Full precision: the faster default of accelerators would round scores into ties.
     scores = jnp.matmul(queries, state.theta.T, precision=lax.Precision.HIGHEST)
     return jnp.where(state.available, scores, -jnp.inf)
+
+
+def logits_of(rule: Rule, state: State, u: Float[Array, " d"], query: Any) -> Float[Array, " I"]:
+    """Return ``Theta u / tau + offsets``, minus infinity where an item is absent.
+
+    Args:
+      rule: rule of the learner.
+      state: state of the learner.
+      u: the mapped query [d].
+      query: the query, whose prior is read.
+
+    Returns:
+      [I].
+    """
+    z = masked_logits(state, u, rule.tau)
+    return z if rule.offsets is None else z + offsets_of(rule, state, query)
+
+
+def offsets_of(rule: Rule, state: State, query: Any) -> Any:
+    """Compute the offsets of the logits of a rule that has any.
+
+    Args:
+      rule: rule of the learner.
+      state: state of the learner.
+      query: one query, or n queries.
+
+    Returns:
+      [I] or [n, I].
+    """
+    assert rule.offsets is not None
+    shape = (*vector_of(query).shape[:-1], len(state.theta))
+    added = jnp.zeros(shape, state.theta.dtype)
+    if rule.reads_prior:
+        scores = offsets.dense(query.prior, state.theta[:, 0], None)
+        added = added + offsets.of_prior(rule.offsets, scores, rule.tau)
+    if rule.is_balanced:
+        usage = offsets.of_usage(rule.offsets, rule.unpack(state.extra)[2])
+        added = added + jnp.broadcast_to(usage, shape)
+    return added
 
 
 def masked_logits(

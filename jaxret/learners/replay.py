@@ -15,14 +15,14 @@ block itself, whose rewards arrive during the block (`jaxret.simulation.blocked.
 Letters: C rounds in the buffer, d width, B rounds per block, n past rounds per round.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.learners.learner import ChangeRows, Learner, where_observed
+from jaxret.learners.learner import ChangeRows, Learner, query_for, where_observed
 from jaxret.learners.rank_one import Rule, relearn, rule_of
 from jaxret.learners.wrappers import wrap
 from jaxret.runtime.validate import require
@@ -32,7 +32,7 @@ from jaxret.types import Choice, PRNGKey, State
 class ReplayBuffer(NamedTuple):
     """The last C observed rounds; the oldest is overwritten first."""
 
-    query: Float[Array, "C d"]
+    query: Any  # [C, d], with the prior [C, K] if the learner reads it
     item: Int[Array, " C"]
     propensity: Float[Array, " C"]
     reward: Float[Array, " C"]
@@ -106,7 +106,7 @@ def with_experience_replay(
     def init(theta, available=None):
         inner = learner.init(theta, available)
         buffer = ReplayBuffer(
-            query=jnp.zeros((capacity, theta.shape[1]), theta.dtype),
+            query=query_for(learner, jnp.zeros((capacity, theta.shape[1]), theta.dtype)),
             item=jnp.zeros(capacity, jnp.int32),
             propensity=jnp.ones(capacity, theta.dtype),
             reward=jnp.zeros(capacity, theta.dtype),
@@ -144,7 +144,7 @@ def without_buffer(state: State) -> State:
 def push(
     buffer: ReplayBuffer,
     count: Int[Array, ""],
-    query: Float[Array, " d"],
+    query: Any,
     choice: Choice,
     reward: Float[Array, "*k"],
 ) -> tuple[ReplayBuffer, Int[Array, ""]]:
@@ -153,7 +153,7 @@ def push(
     Args:
       buffer: buffer before the round.
       count: entries written so far [].
-      query: [d].
+      query: query of the round.
       choice: choice of one item, or fields [k].
       reward: reward in the shape of the choice.
 
@@ -164,7 +164,7 @@ def push(
     require("capacity", capacity, f">= {k}, the items of a slate", lambda x: x >= k)
     slot = (count + jnp.arange(k)) % capacity if choice.item.ndim else count % capacity
     buffer = ReplayBuffer(
-        query=buffer.query.at[slot].set(query),
+        query=jax.tree.map(lambda ring, x: ring.at[slot].set(x), buffer.query, query),
         item=buffer.item.at[slot].set(choice.item),
         propensity=buffer.propensity.at[slot].set(choice.propensity),
         reward=buffer.reward.at[slot].set(reward),
@@ -183,24 +183,24 @@ def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:
 
 def sample_block(
     replay: Replay,
-    past: Float[Array, "C d"],
+    past: Any,
     count: Int[Array, ""],
     t: Int[Array, " B"],
     real: Bool[Array, " B"],
-    queries: Float[Array, "B d"],
-) -> tuple[Slots, Float[Array, "B n d"]]:
+    queries: Any,
+) -> tuple[Slots, Any]:
     """Sample the rounds that a block replays, before the block is simulated.
 
     Args:
       replay: structure of the learner.
-      past: queries in the buffer before the block [C, d].
+      past: queries in the buffer before the block, with leading axis C.
       count: rounds observed before the block [].
       t: number of each round [B].
       real: [B], False for padding; real rounds are contiguous.
-      queries: queries of the rounds [B, d].
+      queries: queries of the rounds, with leading axis B.
 
     Returns:
-      The slots of each round, and the queries that it replays [B, n, d].
+      The slots of each round, and the queries that it replays, with leading axes [B, n].
     """
     before = jnp.cumsum(real, dtype=count.dtype) - real  # rounds of the block
     counts, capacity = count + before, replay.capacity
@@ -213,8 +213,11 @@ def sample_block(
     ago = (counts[:, None] - slots) % capacity  # rounds since the slot was written
     position = jnp.argmax(real) + before[:, None] - ago  # in the block
     in_block = (ago <= before[:, None])[..., None]
-    old = jnp.where(in_block, queries[jnp.maximum(position, 0)], past[slots])
-    return Slots(own=counts % capacity, sampled=slots), old
+
+    def of_slots(past, queries):
+        return jnp.where(in_block, queries[jnp.maximum(position, 0)], past[slots])
+
+    return Slots(own=counts % capacity, sampled=slots), jax.tree.map(of_slots, past, queries)
 
 
 def push_reward(
@@ -242,7 +245,7 @@ def push_block(
     rewards: Rewards,
     count: Int[Array, ""],
     real: Bool[Array, " B"],
-    queries: Float[Array, "B d"],
+    queries: Any,
 ) -> tuple[ReplayBuffer, Int[Array, ""]]:
     """Write the queries of a block whose rewards have been written.
 
@@ -251,7 +254,7 @@ def push_block(
       rewards: rewards after the block.
       count: rounds observed before the block [].
       real: [B], False for padding.
-      queries: queries of the rounds [B, d].
+      queries: queries of the rounds, with leading axis B.
 
     Returns:
       The buffer, and the new count [].
@@ -260,5 +263,7 @@ def push_block(
     before = jnp.cumsum(real, dtype=count.dtype) - real
     kept = real & (before >= new - capacity)  # not overwritten by the same block
     slot = jnp.where(kept, (count + before) % capacity, capacity)
-    query = buffer.query.at[slot].set(queries, mode="drop")
+    query = jax.tree.map(
+        lambda ring, new: ring.at[slot].set(new, mode="drop"), buffer.query, queries
+    )
     return ReplayBuffer(query, *rewards), count + new

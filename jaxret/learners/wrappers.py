@@ -4,11 +4,11 @@
     with_preconditioner(greedy(), by_row())             changes the length or direction of steps
     with_exploration(greedy(), epsilon=0.05)            shows a random item in a share of the rounds
 
-`jaxret.learners.replay.with_experience_replay` and `jaxret.learners.guarded.guarded` are wrappers
-too. Wrappers compose; experience replay must come after a query map or a preconditioner, which need
-a rank-one learner. A query map that is updated once in B rounds (``map_every``, a multiple of 8)
-keeps the blocked form, and so do preconditioning by row and experience replay
-(`jaxret.simulation.blocked.simulate`).
+`jaxret.learners.replay.with_experience_replay`, `jaxret.learners.offsets.with_lexical` and
+`jaxret.learners.guarded.guarded` are wrappers too. Wrappers compose; experience replay must come
+after a query map or a preconditioner, which need a rank-one learner. A query map that is updated
+once in B rounds (``map_every``, a multiple of 8) keeps the blocked form, and so do preconditioning
+by row and experience replay (`jaxret.simulation.blocked.simulate`).
 
 Letters: I items, d width.
 """
@@ -178,9 +178,9 @@ def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
         )
 
     def probabilities(state, query):
-        available = state.available.astype(query.dtype)
-        uniform = epsilon * available / available.sum()
-        return (1 - epsilon) * inner_probabilities(state, query) + uniform
+        own = inner_probabilities(state, query)
+        available = state.available.astype(own.dtype)
+        return (1 - epsilon) * own + epsilon * available / available.sum()
 
     def act(state, query, key):
         coin, lot, key = jax.random.split(key, 3)

@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float
 
-from jaxret.learners.learner import Learner, PerItem
+from jaxret.learners.learner import Learner, PerItem, query_for, vector_of
 from jaxret.learners.rank_one import rule_of
 from jaxret.logs import Log, take
 from jaxret.runtime.validate import require
@@ -98,8 +98,9 @@ def target(log: Log, policy: PolicyLike) -> Target:
         return Target(probabilities=lambda part: rows[part], scores=None)
     learner, state = snapshot(log, policy)
     functions: tuple[Any, Any] = first_probabilities(learner), learner.scores
-    probabilities = _in_batches(_each(functions[0]), state, log)
-    scores = _in_batches(_all(functions[1]), state, log)
+    queries = queries_of(log, learner)
+    probabilities = _in_batches(_each(functions[0]), state, queries)
+    scores = _in_batches(_all(functions[1]), state, queries)
 
     def normalised(part):
         rows = probabilities(part)
@@ -137,18 +138,35 @@ def _all(function: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(function)
 
 
+def queries_of(log: Log, learner: Learner) -> Any:
+    """Return the queries of a log in the form that a learner reads, with leading axis T.
+
+    Raises:
+      ValueError: if the learner needs prior scores and the log has none.
+    """
+    if learner.facts.prior_required and log.prior is None:
+        raise ValueError(
+            f"learner {learner.name!r} reads prior scores, and the log has none: read it with its "
+            "task, load_log(path, task, prior=True)"
+        )
+    return jax.tree.map(np.asarray, query_for(learner, log.query, log.prior))
+
+
 def _in_batches(
-    rows: Callable[..., Any], state: State, log: Log
+    rows: Callable[..., Any], state: State, queries: Any
 ) -> Callable[[slice], Float[np.ndarray, "n I"]]:
     """Evaluate a function of queries in batches of one shape."""
 
+    def padded(rows):
+        return np.pad(rows, ((0, BATCH - len(rows)), (0, 0)))
+
     def of(part: slice) -> np.ndarray:
-        queries = log.query[part]
-        found = []
-        for first in range(0, len(queries), BATCH):
-            batch = queries[first : first + BATCH]
-            padded = np.pad(batch, ((0, BATCH - len(batch)), (0, 0)))
-            found.append(np.asarray(rows(state, padded), np.float64)[: len(batch)])
+        own = jax.tree.map(lambda x: x[part], queries)
+        found, count = [], len(vector_of(own))
+        for first in range(0, count, BATCH):
+            last = min(count, first + BATCH)
+            batch = jax.tree.map(lambda x, some=slice(first, last): padded(x[some]), own)
+            found.append(np.asarray(rows(state, batch), np.float64)[: last - first])
         return np.concatenate(found) if found else np.zeros((0, len(state.theta)))
 
     return of
@@ -178,7 +196,7 @@ def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
     update: Any = start.learner.update
     learn, state = _learning(update), start.state
     for first in range(0, log.rounds, BATCH):
-        state = learn(state, _rounds(take(log, slice(first, first + BATCH))))
+        state = learn(state, _rounds(take(log, slice(first, first + BATCH)), start.learner))
     if np.isnan(np.asarray(state.theta)).any():
         raise ValueError(
             f"learner {start.learner.name!r} came to rows that are not numbers: it needs "
@@ -224,7 +242,8 @@ def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
     update: Any = start.learner.update if learns else None
     go_through, state, found = _knowing(probabilities, update), start.state, []
     for first in range(0, log.rounds, BATCH):
-        state, p = go_through(state, _rounds(take(log, slice(first, first + BATCH))))
+        some = take(log, slice(first, first + BATCH))
+        state, p = go_through(state, _rounds(some, start.learner))
         found.append(np.asarray(p))
     every = np.concatenate(found)
     used = every[np.arange(log.rounds), log.item].astype(np.float64)
@@ -270,14 +289,15 @@ def _knowing(
     return go_through
 
 
-def _rounds(log: Log):
+def _rounds(log: Log, learner: Learner):
     """Return queries, choices, rewards and whether each round was answered, as JAX arrays."""
     answered = ~np.isnan(log.reward)
     choice = Choice(
         item=jnp.asarray(log.item, jnp.int32), propensity=jnp.asarray(log.propensity, jnp.float32)
     )
     reward = np.where(answered, log.reward, 0).astype(np.float32)
-    return jnp.asarray(log.query), choice, jnp.asarray(reward), jnp.asarray(answered)
+    queries = jax.tree.map(jnp.asarray, queries_of(log, learner))
+    return queries, choice, jnp.asarray(reward), jnp.asarray(answered)
 
 
 def _updated(update, state: State, query, choice: Choice, reward, answered) -> State:

@@ -16,12 +16,13 @@ Letters: B queries, I documents.
 import logging
 from collections.abc import Sequence
 
+import bm25s
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from jaxret.retrieval.retriever import Retriever
 
-K1, B = 1.5, 0.75
+K1, B = 1.5, 0.75  # those of the paper; `jaxret.encoders.lexical` has its own
 
 
 def bm25(documents: Sequence[str], *, name: str = "bm25") -> Retriever:
@@ -33,12 +34,7 @@ def bm25(documents: Sequence[str], *, name: str = "bm25") -> Retriever:
 
     Raises:
       ValueError: if no document contains a word.
-      ImportError: if ``bm25s`` is not installed.
     """
-    try:
-        import bm25s
-    except ImportError as error:
-        raise ImportError("BM25 needs bm25s: install jaxret[bm25]") from error
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG
 
     def words(texts):

@@ -6,7 +6,7 @@ absent, and its row is kept. Growing copies the whole state, bit for bit.
 Letters: I rows, d width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import jax
@@ -17,11 +17,12 @@ from jaxtyping import Array, Float
 
 from jaxret import encoders
 from jaxret.data.templates import normalise
+from jaxret.encoders.lexical import Lexicon
 from jaxret.environments.interventions import How
 from jaxret.learners.learner import Learner, change_rows
 from jaxret.runtime.validate import require, require_different
 from jaxret.task import Task
-from jaxret.types import State
+from jaxret.types import Prior, State
 
 Descriptions: TypeAlias = ArrayLike | Sequence[str]  # a vector [d] or a text for each tool
 
@@ -44,6 +45,8 @@ class LiveCatalogue:
         self.names: list[str] = list(task.ids)  # tool of each row, including removed tools
         self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(available))
         self.starts = np.array(self.state.theta)  # initial value of each row
+        self.texts = list(task.documents or [""] * len(task.ids))  # "": described by a vector
+        self._lexicon: Lexicon | None = None
 
     @property
     def ids(self) -> list[str]:
@@ -69,9 +72,12 @@ class LiveCatalogue:
             raise ValueError(f"{present[0]!r} exists already: redescribe it, or use another id")
         known = set(self.names)
         self.names += [one for one in ids if one not in known]
+        self.texts += [""] * (len(self.names) - len(self.texts))
         self._grow(len(self.names))
         rows_of = {one: row for row, one in enumerate(self.names)}
-        self._describe([rows_of[one] for one in ids], rows, "reset")
+        places = [rows_of[one] for one in ids]
+        self._describe(places, rows, "reset")
+        self._reword(places, descriptions)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove tools; later feedback on these tools is ignored.
@@ -102,6 +108,7 @@ class LiveCatalogue:
         require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
         rows = self._rows(ids)
         self._describe(rows, self._encode(descriptions, "document", len(rows)), how)
+        self._reword(rows, descriptions)
 
     def __len__(self) -> int:
         return int(self._available.sum())
@@ -127,6 +134,39 @@ class LiveCatalogue:
                 shape = list(row.shape)
                 raise ValueError(f"a {kind} must be {width} finite numbers, got the shape {shape}")
         return np.stack(rows)
+
+    def _reword(self, rows: list[int], descriptions: Descriptions) -> None:
+        """Keep the texts of descriptions, for the match of words."""
+        for row, one in zip(rows, _listed(descriptions), strict=True):
+            self.texts[row] = normalise(one) if isinstance(one, str) else ""
+        self._lexicon = None
+
+    def _prior(self, query: Any, given: Mapping[str, float] | None) -> Prior | None:
+        """Return the prior scores of a query, fields [K]; None if the learner reads none.
+
+        Args:
+          query: a text, whose words are matched with the tools' texts; or a vector.
+          given: id -> score, in place of the match of words; None: the match of words.
+        """
+        if not (width := self.learner.facts.prior):
+            return None
+        items, scores = np.zeros((2, 1, 0))
+        if given is not None:
+            items, scores = np.array([self._rows([*given])]), np.array([[*given.values()]])
+            require("prior", given, "finite numbers", lambda _: np.isfinite(scores).all())
+            require("prior", len(given), f"at most {width} scores", lambda n: n <= width)
+        elif isinstance(query, str):
+            if self._lexicon is None:
+                self._lexicon = Lexicon(self.texts)
+            items, scores = self._lexicon.prior([normalise(query)], scores=width)
+        elif self.learner.facts.prior_required:
+            raise ValueError(
+                f"{self.learner.name!r} reads prior scores, which a vector lacks: search by text, "
+                "or give prior="
+            )
+        missing = ((0, 0), (0, width - items.shape[1]))
+        items = np.pad(items.astype(np.int32), missing, constant_values=-1)
+        return Prior._make((items[0], np.pad(scores.astype(np.float32), missing)[0]))
 
     def _rows(self, ids: Sequence[str]) -> list[int]:
         known = {one: row for row, one in enumerate(self.names) if self._available[row]}

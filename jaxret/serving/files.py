@@ -1,6 +1,6 @@
 """An index on disk: its arrays, its open tickets, and the preset of its learner.
 
-    index.json        ids, open tickets, learner, encoder, version, and the name of the arrays
+    index.json        ids, texts, open tickets, learner, encoder, version, name of the arrays
     arrays-<n>.npz    the learner's state, the initial rows, the queries of open tickets
 
 ``index.json`` is replaced last and atomically, so that an interrupted save leaves the old index. A
@@ -19,9 +19,9 @@ from jaxtyping import Float
 
 from jaxret import encoders
 from jaxret.encoders import Encoder, TextEncoder
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, vector_of
 from jaxret.learners.registry import restore
-from jaxret.types import State
+from jaxret.types import Prior, Query, State
 
 VERSION = 1
 
@@ -29,7 +29,7 @@ VERSION = 1
 class Open(NamedTuple):
     """A ticket without feedback so far."""
 
-    query: Float[np.ndarray, " d"]  # [d]
+    query: Any  # vector [d], with its prior if the learner reads it
     rows: list[int]  # rows of the tools on the ticket
     propensities: list[float]  # propensities of the tools on the ticket
 
@@ -42,6 +42,7 @@ class Stored(NamedTuple):
     state: State  # state of the learner
     names: list[str]  # tool of each row, including removed tools
     starts: Float[np.ndarray, "I d"]  # projected vector of each description [I, d]
+    texts: list[str]  # text of each description; "" for a vector
     tickets: dict[int, Open]  # number -> ticket without feedback
     next_ticket: int  # number of the next ticket
     seed: int  # seed of the learner's draws
@@ -52,18 +53,23 @@ def save(index: Stored, folder: Path) -> None:
     """Write an index."""
     folder.mkdir(parents=True, exist_ok=True)
     tickets = index.tickets
-    queries = [ticket.query for ticket in tickets.values()]
+    queries = [vector_of(ticket.query) for ticket in tickets.values()]
+    priors = [one.query.prior for one in tickets.values() if isinstance(one.query, Query)]
     leaves = jax.tree.leaves(index.state)
     arrays = {
         **{f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
         "starts": index.starts,
         "queries": np.array(queries, np.float32).reshape(-1, index.starts.shape[1]),
     }
+    if priors:
+        both = (np.array([np.asarray(one[i]) for one in priors]) for i in range(2))
+        arrays |= dict(zip(("prior_items", "prior_scores"), both, strict=True))
     name = f"arrays-{uuid4().hex}.npz"
     described = {
         "version": VERSION,
         "arrays": name,
         "ids": index.names,
+        "texts": index.texts,
         "seed": index.seed,
         "next_ticket": index.next_ticket,
         "log": None if index.log is None else str(index.log.resolve()),
@@ -105,10 +111,11 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
         with (folder / described["arrays"]).open("rb") as file, np.load(file) as stored:
             arrays = dict(stored)
         names, starts = described["ids"], arrays["starts"]
+        texts = described.get("texts", [""] * len(names))
         seed, next_ticket = described["seed"], described["next_ticket"]
         tickets = {
             ticket["number"]: Open(query, ticket["rows"], ticket["propensities"])
-            for ticket, query in zip(described["tickets"], arrays["queries"], strict=True)
+            for ticket, query in zip(described["tickets"], _queries(arrays), strict=True)
         }
         named, its_encoder = described["learner"], described["encoder"]
         log = None if described.get("log") is None else Path(described["log"])
@@ -126,7 +133,15 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
             )
         encoder = encoders.load_encoder(its_encoder["name"], its_encoder["path"])
     state = _state(folder, learner, arrays)
-    return Stored(learner, encoder, state, names, starts, tickets, next_ticket, seed, log)
+    return Stored(learner, encoder, state, names, starts, texts, tickets, next_ticket, seed, log)
+
+
+def _queries(arrays: dict[str, np.ndarray]) -> list[Any]:
+    """Return the queries of open tickets, with their priors if the learner reads them."""
+    if "prior_items" not in arrays:
+        return list(arrays["queries"])
+    priors = map(Prior._make, zip(arrays["prior_items"], arrays["prior_scores"], strict=True))
+    return [Query(*one) for one in zip(arrays["queries"], priors, strict=True)]
 
 
 def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Learner:

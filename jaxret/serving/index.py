@@ -16,7 +16,7 @@ Letters: I items, d width, k items shown.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -29,7 +29,7 @@ from jaxtyping import Float, Int
 
 from jaxret import logs
 from jaxret.encoders import Encoder
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, query_for
 from jaxret.learners.rank_one import position_probabilities
 from jaxret.logs import LogWriter
 from jaxret.runtime.validate import require
@@ -37,7 +37,7 @@ from jaxret.serving import files
 from jaxret.serving.catalogue import LiveCatalogue
 from jaxret.serving.files import Open, Stored
 from jaxret.task import Task
-from jaxret.types import Choice, Feedback
+from jaxret.types import Choice, Feedback, Query
 
 
 class Ticket(NamedTuple):
@@ -82,22 +82,31 @@ class Index(LiveCatalogue):
         self.next_ticket = 0
         self._begin(log)
 
-    def search(self, query: str | Float[ArrayLike, " d"], k: int = 1) -> Ticket:
+    def search(
+        self,
+        query: str | Float[ArrayLike, " d"],
+        k: int = 1,
+        prior: Mapping[str, float] | None = None,
+    ) -> Ticket:
         """Find tools for a text or a vector.
 
         Args:
           query: a text, if the task has an encoder, or a vector [d].
           k: tools on the ticket; fewer if fewer are available.
+          prior: id -> score known beforehand, for a learner that reads prior scores; None: the
+            match of the words of a text.
 
         Raises:
-          ValueError: if the width of the query differs, or k is below the learner's slate.
+          ValueError: if the width of the query differs, k is below the learner's slate, or prior
+            scores are missing.
         """
         require("k", k, ">= 1", lambda x: x >= 1)
         vector = self._encode([query], "query")[0]
         if not self._available.any():
             raise ValueError("the catalogue is empty: add tools first")
         key = jax.random.fold_in(jax.random.key(self.seed), self.next_ticket)
-        answer = jax.device_get(self._search(self.state, jnp.asarray(vector), key))
+        asked = query_for(self.learner, vector, self._prior(query, prior))
+        answer = jax.device_get(self._search(self.state, jax.tree.map(jnp.asarray, asked), key))
         (items, propensity), scores, p, by_position = answer
         own = {int(row): float(x) for row, x in reversed([*zip(items, propensity, strict=True)])}
         own = {
@@ -112,9 +121,10 @@ class Index(LiveCatalogue):
         ids, number = [self.names[row] for row in rows], self.next_ticket
         if self.log is not None:
             positions = [*by_position[: len(own)].tolist(), *(1.0 for _ in rest)]
-            self.log.append([logs.shown(number, vector, ids, positions, int(self.state.t))])
+            line = logs.shown(number, vector, ids, positions, int(self.state.t))
+            self.log.append([line | self._logged_prior(asked)])
         self.next_ticket = number + 1
-        self.tickets[number] = Open(vector, rows, propensities)
+        self.tickets[number] = Open(asked, rows, propensities)
         return Ticket(number, ids, [float(scores[row]) for row in rows], propensities)
 
     def feedback(self, ticket: Ticket, worked: float, item: str | None = None) -> None:
@@ -144,7 +154,7 @@ class Index(LiveCatalogue):
             jnp.asarray(rows[position], jnp.int32), jnp.asarray(propensities[position], dtype)
         )
         feedback = Feedback(jnp.asarray(reward, dtype), self.state.available[rows[position]])
-        new = self._update(self.state, jnp.asarray(query), choice, feedback)
+        new = self._update(self.state, jax.tree.map(jnp.asarray, query), choice, feedback)
         if math.isnan(propensities[position]) and _has_nan(new):
             raise ValueError(
                 f"{self.learner.name!r} needs the probability of {ticket.ids[position]!r}, which "
@@ -168,6 +178,7 @@ class Index(LiveCatalogue):
             state=self.state,
             names=self.names,
             starts=self.starts,
+            texts=self.texts,
             tickets=self.tickets,
             next_ticket=self.next_ticket,
             seed=self.seed,
@@ -210,9 +221,17 @@ class Index(LiveCatalogue):
             f"{len(self.tickets):,} open tickets>"
         )
 
+    def _logged_prior(self, query: Any) -> dict[str, Any]:
+        """Return the prior scores of a query for its line in the log."""
+        if not isinstance(query, Query):
+            return {}
+        pairs = zip(*map(np.asarray, query.prior), strict=True)
+        return {"prior": {self.names[row]: float(x) for row, x in pairs if row >= 0}}
+
     def _begin(self, log: str | Path | None) -> None:
         self.log = None if log is None else LogWriter(log, {"learner": self.learner.name})
         learner: Any = self.learner
+        self._lexicon = None
         self._search, self._update = _search_of(learner), jax.jit(learner.update)
 
 
@@ -221,7 +240,7 @@ def _search_of(learner: Learner) -> Callable[..., Any]:
     @jax.jit
     def search(state, query, key):
         slate = learner.act(state, query, key)
-        scores = learner.scores(state, query[None])[0]
+        scores = learner.scores(state, jax.tree.map(lambda x: x[None], query))[0]
         p = None if learner.probabilities is None else learner.probabilities(state, query)
         return slate, scores, p, position_probabilities(learner, state, query, slate)
 

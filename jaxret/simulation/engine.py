@@ -30,7 +30,7 @@ from jaxret.environments.environment import (
 )
 from jaxret.environments.interventions import learner_state
 from jaxret.learners.grid import Family
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, prior_for
 from jaxret.runtime import distributed, sharding
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require, require_task
@@ -42,7 +42,7 @@ from jaxret.simulation.blocked.simulate import (
 )
 from jaxret.simulation.scan import scan_rounds
 from jaxret.task import Task
-from jaxret.types import Catalogue, PRNGKey, State, Stream, Trace
+from jaxret.types import Catalogue, Prior, PRNGKey, State, Stream, Trace
 
 CHUNK = 2048  # rounds between two points where a run can stop
 SHORTEST = 128  # rounds of the shortest chunk
@@ -89,6 +89,7 @@ class Data(NamedTuple):
     queries: Float[jax.Array, "N d"]  # [N, d]
     labels: Int[jax.Array, "N L"]  # [N, L], -1 pads
     environment: tuple[Any, ...]  # arrays of the environment, from `split_environment`
+    prior: Prior | None = None  # fields [N, K]; None: the learner reads none
 
 
 def split_environment(environment: Environment) -> tuple[tuple[Any, ...], Hashable]:
@@ -153,6 +154,7 @@ class Simulation:
         sizes = {"items": items, "queries": len(task), "width": width, "labels": labels}
         require_environment(self.environment, **sizes)
         learner = family(*example)
+        prior = prior_for(learner, task)
         blocks = has_blocked_form(learner, self.environment)
         if not blocks and (devices is not None or form == "blocked"):
             option = "form='blocked'" if devices is None else f"devices={devices}"
@@ -167,7 +169,8 @@ class Simulation:
         else:
             catalogue = sharding.split_rows(task.theta, available, sharding.make_mesh(item=devices))
         arrays, rest = split_environment(padded(self.environment, len(catalogue.theta)))
-        self._data = Data(catalogue, jnp.asarray(task.queries), jnp.asarray(task.labels), arrays)
+        queries, labels_of = jnp.asarray(task.queries), jnp.asarray(task.labels)
+        self._data = Data(catalogue, queries, labels_of, arrays, prior)
         self._program = Program(family, rest, self._rounds(), labels, devices)
 
     def _rounds(self) -> SimulateRounds:
@@ -330,7 +333,7 @@ def _start(program: Program, data: Data, numbers, seeds) -> State:
 @partial(jax.jit, static_argnames="program", donate_argnames="states")
 def _step(program: Program, data: Data, states, numbers, order, seeds) -> tuple[State, Any]:
     def one(state, numbers, order, seed):
-        stream = Stream(queries=data.queries, labels=data.labels, order=order)
+        stream = Stream(data.queries, data.labels, order, data.prior)
         environment = join_environment(data.environment, program.environment)
         arguments = (program.family(*numbers), state, environment, stream, jax.random.key(seed))
         if program.devices is not None:

@@ -30,12 +30,12 @@ from jaxret.environments.environment import (
 )
 from jaxret.environments.interventions import learner_state
 from jaxret.learners.grid import Family
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, query_for
 from jaxret.learners.rank_one import position_probabilities
 from jaxret.logs import LogWriter
 from jaxret.runtime import distributed
 from jaxret.simulation.engine import SimulateRounds, Simulation
-from jaxret.simulation.scan import learn, show
+from jaxret.simulation.scan import asked_at, learn, show
 from jaxret.task import Task
 from jaxret.types import PRNGKey, State, Stream, Trace
 
@@ -157,8 +157,8 @@ def _scan_slates(
         slate = show(learner, state, environment, stream, query, key)
         available = available_at(environment, state.t, state.available)
         before = state._replace(available=available)
-        vector = queries_at(environment, state.t, query, stream.queries[query])
-        p = position_probabilities(learner, learner_state(before), vector, slate)
+        asked = asked_at(learner, environment, state.t, query, stream)
+        p = position_probabilities(learner, learner_state(before), asked, slate)
         new, line = learn(learner, state, environment, stream, query, key, slate)
         return new, (line, Slates(slate.items, p))
 
@@ -176,7 +176,8 @@ def _shows_several(learner: Learner, task: Task) -> bool:
     """Return whether a round shows more than one item."""
 
     def act(theta, key):
-        return learner.act(learner.init(theta), jnp.zeros_like(theta[0]), key)
+        blank = query_for(learner, jnp.zeros_like(theta[0]))
+        return learner.act(learner.init(theta), blank, key)
 
     slate = jax.eval_shape(act, jnp.asarray(task.theta), jax.random.key(0))
     return len(slate.items) > 1

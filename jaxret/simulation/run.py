@@ -29,6 +29,9 @@ from jaxret.learners.grid import Family
 from jaxret.learners.learner import Learner, map_queries
 from jaxret.learners.mixture import blend_of, heaviest
 from jaxret.learners.rank_one import rule_of
+from jaxret.learners.replay import Replay, without_buffer
+from jaxret.learners.wrappers import innermost
+from jaxret.rules.offsets import of_usage
 from jaxret.runtime import distributed
 from jaxret.runtime.validate import require, require_one_of
 from jaxret.simulation.streams import by_question
@@ -243,6 +246,7 @@ def embeddings_of(
         matrix = np.stack(axes, axis=1) - offset[:, None]
     rule, origin = rule_of(learner), learner.facts.origin
     numbers = {} if rule is None else {"tau": float(rule.tau), "eta": float(rule.eta)}
+    prior_weight, added = offsets_in_scores(learner, state)
     given = {} if origin is None else json.loads(origin[1])
     available = np.asarray(state.available)
     return Embeddings(
@@ -251,6 +255,8 @@ def embeddings_of(
         query_matrix=matrix,
         query_offset=offset,
         available=None if available.all() else available,
+        prior_weight=prior_weight,
+        offset=added,
         facts={
             "learner": learner.name,
             "settings": {**given, **numbers, **(settings or {})},
@@ -260,6 +266,33 @@ def embeddings_of(
             "jaxret": __version__,
         },
     )
+
+
+def offsets_in_scores(
+    learner: Learner, state: State
+) -> tuple[float | None, Float[np.ndarray, " I"] | None]:
+    """Return the offsets of a rank-one learner in the unit of ``theta . u``.
+
+    Args:
+      learner: any learner; one without offsets has neither.
+      state: state of one seed.
+
+    Returns:
+      The weight of the prior scores or None, and the offset of each item's usage [I] or None.
+    """
+    learner, state = innermost(learner, state)
+    if isinstance(structure := learner.structure, Replay):
+        rule, state = structure.rule, without_buffer(state)
+    else:
+        rule = rule_of(learner)
+    if rule is None or rule.offsets is None:
+        return None, None
+    prior, tau = rule.offsets.prior, float(rule.tau)
+    weight = None if prior is None else float(prior / (1 - prior))
+    if not rule.is_balanced:
+        return weight, None
+    usage = of_usage(rule.offsets, rule.unpack(state.extra)[2])
+    return weight, np.asarray(tau * usage, np.float32)
 
 
 def table(

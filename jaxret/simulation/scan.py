@@ -30,6 +30,7 @@ Letters: T rounds, k items shown, I items.
 """
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +45,7 @@ from jaxret.environments.environment import (
     respond,
     with_interventions,
 )
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, query_for
 from jaxret.simulation.trace import measure, reported
 from jaxret.types import PRNGKey, Slate, State, Stream, Trace
 
@@ -63,6 +64,26 @@ def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple[PRNGKey, PRNGKey]:
     for _ in t.shape:
         fold = jax.vmap(fold, (None, 0))
     return fold(key, 2 * t), fold(key, 2 * t + 1)
+
+
+def asked_at(
+    learner: Learner,
+    environment: Environment,
+    t: Int[Array, ""],
+    query: Int[Array, ""],
+    stream: Stream,
+) -> Any:
+    """Return the query of a round in the form that the learner reads.
+
+    Args:
+      learner: learner, which reads a vector, or a vector with prior scores.
+      environment: environment, which may change the vector.
+      t: number of the round.
+      query: position of the query in the stream's queries [].
+      stream: queries and their priors.
+    """
+    vector = queries_at(environment, t, query, stream.queries[query])
+    return query_for(learner, vector, jax.tree.map(lambda x: x[query], stream.prior))
 
 
 def show(
@@ -86,8 +107,8 @@ def show(
     learner = with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     act_key, _ = round_keys(key, state.t)
     available = available_at(environment, state.t, state.available)
-    vector = queries_at(environment, state.t, query, stream.queries[query])
-    return learner.act(state._replace(available=available), vector, act_key)
+    asked = asked_at(learner, environment, state.t, query, stream)
+    return learner.act(state._replace(available=available), asked, act_key)
 
 
 def learn(
@@ -129,10 +150,10 @@ def learn(
     if reward is not None:
         feedback = feedback._replace(reward=reward)
     before = state._replace(available=available_at(environment, state.t, available))
-    vector = queries_at(environment, state.t, query, stream.queries[query])
-    logits = None if learner.logits is None else learner.logits(before, vector)
+    asked = asked_at(learner, environment, state.t, query, stream)
+    logits = None if learner.logits is None else learner.logits(before, asked)
     seen = feedback._replace(labels=labels) if learner.facts.oracle else feedback
-    new = learner.update(before, vector, choice, seen)
+    new = learner.update(before, asked, choice, seen)
     trace = Trace(
         **choice._asdict(),
         reward=reported(feedback),

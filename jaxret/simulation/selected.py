@@ -67,7 +67,7 @@ def _learn(program: Program, data: Data, *args):
 
 def _half(half, program: Program, data: Data, state, numbers, seed, query, *answer):
     """Run one half of a round of one run."""
-    stream = Stream(queries=data.queries, labels=data.labels, order=query)
+    stream = Stream(data.queries, data.labels, query, data.prior)
     environment = join_environment(data.environment, program.environment)
     learner = program.family(*numbers)
     return half(learner, state, environment, stream, query, jax.random.key(seed), *answer)

@@ -12,7 +12,7 @@ Letters: I items, d width, N queries, L labels, T rounds, S seeds.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from jaxret.learners.rank_one import Rule
 from jaxret.rules.estimators import Estimator, Observation
 from jaxret.theory.checks import moments
 from jaxret.theory.comparators import losses
+from jaxret.theory.offsets import RoundOffsets
 from jaxret.theory.regret import cumulative_regret
 from jaxret.types import Stream, Trace
 
@@ -47,6 +48,7 @@ class Evidence(NamedTuple):
     comparator: Float[Array, "I d"]  # U: any Theta that does not depend on the draws
     #: from `jaxret.environments.environment.always_available`; None: not measured
     always_available: Bool[Array, " I"] | None = None
+    offsets: RoundOffsets | None = None  # of a rule with offsets; None: the rule has none
 
 
 class Assumption(NamedTuple):
@@ -79,7 +81,12 @@ def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
       ValueError: if the trace or the order has no axis of seeds.
     """
     require_seeds(run)
-    compared = losses(run.comparator, run.stream.queries, run.stream.labels, tau=run.rule.tau)
+    compared: Any
+    if run.offsets is not None:
+        compared = run.offsets.of_comparator
+    else:
+        stream, tau = run.stream, run.rule.tau
+        compared = losses(run.comparator, stream.queries, stream.labels, tau=tau)
     return cumulative_regret(run.trace.loss, compared, run.stream.order)[:, -1]
 
 
@@ -129,7 +136,8 @@ def bias_product(run: Evidence) -> Float[np.ndarray, "S T"]:
     of_u = 2.0 * label - q @ u.sum(axis=0)
     z_label = np.asarray(run.trace.logit_label, np.float64)
     z_sum = np.asarray(run.trace.logit_sum, np.float64)
-    return 2.0 * z_label - z_sum - of_u[np.asarray(run.stream.order)]
+    own = 0.0 if run.offsets is None else run.offsets.bias
+    return 2.0 * z_label - z_sum - (of_u[np.asarray(run.stream.order)] + own)
 
 
 def at_most(name: str, measured: float, limit: float) -> Assumption:
@@ -320,12 +328,17 @@ def every_item_available(run: Evidence) -> Assumption:
 
 def same_start(run: Evidence) -> Assumption:
     """Assume that round 1 has the loss of Theta_1, as a check of trace, stream and temperature."""
+    if run.offsets is not None:
+        return _starts_with(run, run.offsets.of_start[:, 0])
     first = np.asarray(run.stream.order)[:, 0]
     queries, labels = np.asarray(run.stream.queries)[first], np.asarray(run.stream.labels)[first]
     z = queries @ np.asarray(run.theta_1).T / float(run.rule.tau)
     top = z.max(axis=1)
     log_total = top + np.log(np.exp(z - top[:, None]).sum(axis=1))
-    start = log_total - np.take_along_axis(z, labels[:, :1], axis=1)[:, 0]
+    return _starts_with(run, log_total - np.take_along_axis(z, labels[:, :1], axis=1)[:, 0])
+
+
+def _starts_with(run: Evidence, start: Float[np.ndarray, " S"]) -> Assumption:
     off = np.abs(np.asarray(run.trace.loss)[:, 0] - start) / (1.0 + start)
     return at_most("the run starts at Theta_1: first loss off by", off.max(), _CLOSE)
 

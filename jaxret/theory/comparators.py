@@ -73,6 +73,7 @@ def losses(
     *,
     tau: float | Float[Array, ""],
     available: Bool[Array, " I"] | None = None,
+    offsets: Float[Array, "N I"] | None = None,
 ) -> Float[Array, " N"]:
     """Compute the loss of one Theta on every query, differentiable in ``theta``.
 
@@ -82,18 +83,21 @@ def losses(
       labels: [N, L], -1 pads; a query without labels has the loss 0.
       tau: temperature, > 0.
       available: mask of the items [I]; None: all are available.
+      offsets: added to the logits of each query [N, I]; None: nothing is.
 
     Returns:
       losses [N].
     """
-    mask = jnp.ones(theta.shape[0], bool) if available is None else available
 
     @jax.checkpoint  # recomputes the logits of a chunk, to save memory
-    def loss(query_and_labels):
-        query, its_labels = query_and_labels
-        return measure(over_items.masked(theta @ query / tau, mask), its_labels, None).loss
+    def loss(line):
+        query, its_labels, its_offsets = line
+        z = theta @ query / tau
+        z = z if offsets is None else z + its_offsets
+        z = z if available is None else over_items.masked(z, available)
+        return measure(z, its_labels, None).loss
 
-    return lax.map(loss, (queries, labels), batch_size=_CHUNK)
+    return lax.map(loss, (queries, labels, offsets), batch_size=_CHUNK)
 
 
 def hindsight(
@@ -146,6 +150,7 @@ def in_ball(
     radius: float,
     theta_0: Float[Array, "I d"],
     counts: Float[Array, " N"] | None = None,
+    offsets: Float[Array, "N I"] | None = None,
     tolerance: float = 1e-4,
     max_iterations: int = 5000,
 ) -> Comparator:
@@ -158,6 +163,7 @@ def in_ball(
       radius: R, > 0.
       theta_0: start of the search [I, d].
       counts: number of exposures of each query [N]; None: one each.
+      offsets: added to the logits of each query [N, I]; None: nothing is.
       tolerance: certified distance of the mean loss per round from its minimum at which the search
         stops, > 0.
       max_iterations: largest number of gradient steps.
@@ -177,7 +183,7 @@ def in_ball(
     curvature = jnp.linalg.eigvalsh((queries * counts[:, None]).T @ queries)[-1] / (2 * tau**2)
 
     def objective(theta):
-        return jnp.sum(counts * losses(theta, queries, labels, tau=tau))
+        return jnp.sum(counts * losses(theta, queries, labels, tau=tau, offsets=offsets))
 
     def certificate(theta, gradient):
         lengths = jnp.linalg.norm(gradient, axis=1)
@@ -224,6 +230,7 @@ def proximal(
     eta: float | Float[Array, ""],
     tau: float | Float[Array, ""],
     counts: Float[Array, " N"] | None = None,
+    offsets: Float[Array, "N I"] | None = None,
     theta_0: Float[Array, "I d"] | None = None,
     tolerance: float = 1e-5,
     max_iterations: int = 200,
@@ -237,6 +244,7 @@ def proximal(
       eta: step size of the run, > 0.
       tau: temperature, > 0.
       counts: number of exposures of each query [N]; None: one each.
+      offsets: added to the logits of each query [N, I]; None: nothing is.
       theta_0: start of the search [I, d]; None: ``theta_1``, which is close to the minimiser.
       tolerance: the search stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``. float32
         reaches about 1e-6 (below that the search runs to its last iteration), float64
@@ -257,7 +265,8 @@ def proximal(
         return jnp.sum((theta - theta_1) ** 2) / (2 * eta)
 
     def objective(theta):
-        return jnp.sum(counts * losses(theta, queries, labels, tau=tau)) + penalty(theta)
+        own = losses(theta, queries, labels, tau=tau, offsets=offsets)
+        return jnp.sum(counts * own) + penalty(theta)
 
     start = theta_1 if theta_0 is None else theta_0
     theta, value, norm, iterations = _minimise(objective, start, stop, max_iterations)

@@ -29,6 +29,9 @@ It gives no rate either: a proof for the sphere would have to show that ||S_i|| 
 At a small temperature p is concentrated, H is small and q / tau is long, and the bound may be
 weaker than the trivial ``regret <= sum_t l_t``.
 
+Offsets of the logits, which the comparator is given too, add <p_t - 1[i*], o_t> to the right side
+of the inequality (`jaxret.theory.offsets`).
+
 Letters: I items, d width, S seeds, T rounds.
 """
 
@@ -38,9 +41,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from jaxret.learners.rank_one import rule_of
 from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import Assumption, at_most
+from jaxret.theory.offsets import offsets_at
 from jaxret.theory.rerun import Watch, available_rows, one_hot_labels, rerun
 from jaxret.theory.theorems import Bound, from_terms
 
@@ -53,6 +58,7 @@ class Dual(NamedTuple):
     residual: Float[np.ndarray, "S I d"]  # S_i, with q / tau
     entropy: Float[np.ndarray, " S"]  # sum_t H(p_t)
     loss: Float[np.ndarray, " S"]  # sum_t l_t
+    offsets: Float[np.ndarray, " S"]  # sum_t <p_t - 1[i*], o_t>, 0 without offsets
     off: float  # largest relative difference of the rerun's losses from the trace's
 
 
@@ -67,12 +73,13 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
     Raises:
       ValueError: if the learner has no softmax, or the rounds cannot be computed again.
     """
-    residual, (entropy, loss) = seen or rerun(run, *watch(run))
+    residual, (entropy, loss, offsets) = seen or rerun(run, *watch(run))
     recorded = np.asarray(run.trace.loss, np.float64)
     return Dual(
         residual=residual[:, available_rows(run.task)] / tau,
         entropy=entropy.sum(axis=1),
         loss=recorded.sum(axis=1),
+        offsets=offsets.sum(axis=1),
         off=float((np.abs(loss - recorded) / (1.0 + recorded)).max()),
     )
 
@@ -90,14 +97,17 @@ def watch(run: Run) -> Watch:
     if logits is None:
         raise ValueError(f"{run.name} has no softmax: so it has no loss, regret or bounds")
 
+    rule = rule_of(run.learner)
+
     def look(residual, state, line):
-        z = logits(state, line.query)
+        z = logits(state, line.asked)
         p, right = over_items.softmax(z, None), one_hot_labels(line.labels, z)
         finite = jnp.where(jnp.isfinite(z), z, 0.0)
         top = z.max()
         log_total = top + jnp.log(jnp.exp(z - top).sum())
         residual = residual + (p - right)[:, None] * line.query[None, :]
-        return residual, (log_total - p @ finite, log_total - right @ finite)
+        own = ((p - right) * offsets_at(rule, state, line.asked)).sum()
+        return residual, (log_total - p @ finite, log_total - right @ finite, own)
 
     return Watch(jnp.zeros(run.task.theta.shape, jnp.float32), look)
 
@@ -125,5 +135,7 @@ def _bound(
     name: str, found: Dual, more: dict[str, Float[np.ndarray, " S"]], *assumed: Assumption
 ) -> Bound:
     terms = {"loss less entropy": found.loss - found.entropy, **more}
+    if found.offsets.any():
+        terms["residuals times offsets"] = -found.offsets
     same = at_most("replay: losses off by", found.off, _CLOSE)
     return from_terms(name, terms, same, *assumed)

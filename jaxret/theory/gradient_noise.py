@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.rank_one import Rule, coefficients, masked_logits
+from jaxret.learners.rank_one import Rule, coefficients, logits_of
 from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions, calibration
@@ -106,7 +106,7 @@ def off_gradient(rule: Rule, state: State, line: Line) -> Float[Array, " I"]:
     Returns:
       differences [I].
     """
-    z = masked_logits(state, line.query, rule.tau)
+    z = logits_of(rule, state, line.query, line.asked)
     choice = Choice(line.item, line.propensity)
     feedback = Feedback(line.reward, labels=None if rule.estimator.bandit else line.labels)
     c = coefficients(rule.estimator, z, choice, feedback, None)

@@ -34,7 +34,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, prior_for, query_for
 from jaxret.learners.mixture import Blend, blend_of
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
@@ -132,7 +132,8 @@ def history(run: Run, seed: int) -> History:
     learner, trace, task, place = run.learner, run.trace, run.task, run.seeds.index(seed)
     require_constant(run)
     lines = [x[place] for x in (run.order, trace.item, trace.propensity, trace.reward)]
-    found = jax.device_get(_play(learner, task.theta, task.available, task.queries, lines))
+    asked = query_for(learner, jnp.asarray(task.queries), prior_for(learner, task))
+    found = jax.device_get(_play(learner, task.theta, task.available, asked, lines))
     weights, losses = (np.asarray(x, np.float64) for x in found)
     return History(weights, losses[:, 1:], losses[:, 0])
 
@@ -145,7 +146,8 @@ def _play(learner: Learner, theta, available, queries, lines):
         query, item, propensity, reward = line
         nothing = jnp.zeros_like(state.extra.losses)
         state = state._replace(extra=state.extra._replace(losses=nothing, rounding=nothing))
-        new = learner.update(state, queries[query], Choice(item, propensity), Feedback(reward))
+        asked = jax.tree.map(lambda x: x[query], queries)
+        new = learner.update(state, asked, Choice(item, propensity), Feedback(reward))
         return new, (jnp.exp(state.extra.log_weights), new.extra.losses)
 
     return jax.lax.scan(one, learner.init(theta, available), lines)[1]

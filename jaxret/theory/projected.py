@@ -50,6 +50,7 @@ from jaxret.learners.rank_one import Rule
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
+from jaxret.theory.offsets import offsets_at
 from jaxret.theory.rerun import Watch, available_rows, rerun
 from jaxret.theory.theorems import Bound, clean_variance
 
@@ -66,7 +67,8 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
     def look(nothing, state, line):
         label = positions[line.labels[0]]
-        return nothing, expected_costs(rule, state.theta[rows], line.query, label, u)
+        own = offsets_at(rule, state, line.asked)[rows]
+        return nothing, expected_costs(rule, state.theta[rows], line.query, label, u, own)
 
     return Watch((), look)
 
@@ -113,6 +115,7 @@ def expected_costs(
     query: Float[Array, " d"],
     label: Any,
     u: Float[Array, "I d"],
+    offsets: Any = 0.0,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Compute ``E_t[eta/2 ||G_t||^2 + Delta_t / (2 eta)]`` of Eq. (4) for one round.
 
@@ -122,11 +125,12 @@ def expected_costs(
       query: q [d], not divided by tau.
       label: i*.
       u: U [I, d].
+      offsets: offsets of the logits [I]; 0 without any.
 
     Returns:
       The expectation [], and its part due to stretched rows [].
     """
-    z = theta @ query / rule.tau
+    z = theta @ query / rule.tau + offsets
     p = jnp.exp(z - z.max())
     p = p / p.sum()
     right = jnp.arange(len(p)) == label

@@ -5,7 +5,8 @@
     regret(run).final                                   against the comparator that fits
 
 The comparator is one Theta that scores unmapped queries: the best rows in the ball if the learner
-projects onto a ball, else the proximal comparator. For a learner without a rule, whose projection
+projects onto a ball, else the proximal comparator. It is given the same offsets as the learner
+(`jaxret.theory.offsets`). For a learner without a rule, whose projection
 is unknown, the comparator is the best Theta whose rows are no longer than the longest row of
 Theta_1. Tools that are absent in all rounds are left out.
 
@@ -14,6 +15,7 @@ Letters: I items, d width, N queries, S seeds, T rounds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +29,7 @@ from jaxret.learners.rank_one import Rule, rule_of
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.task import Task
-from jaxret.theory import comparators
+from jaxret.theory import comparators, offsets
 from jaxret.theory.comparators import Comparator, losses
 
 
@@ -55,14 +57,14 @@ class Regret:
 
 def cumulative_regret(
     trace_losses: Float[ArrayLike, "*S T"],
-    comparator_losses: Float[ArrayLike, " N"],
+    comparator_losses: Float[ArrayLike, " N"] | Float[ArrayLike, "S T"],
     order: Int[ArrayLike, "*S T"],
 ) -> Float[np.ndarray, "*S T"]:
     """Sum the differences of losses over the rounds, on the host in float64.
 
     Args:
       trace_losses: `Trace.loss` of one run [T] or of several [S, T].
-      comparator_losses: loss of the comparator on each query [N].
+      comparator_losses: loss of the comparator on each query [N], or in each round [S, T].
       order: query of each round, in the shape of ``trace_losses``; rounds with -1 add nothing.
 
     Returns:
@@ -72,7 +74,8 @@ def cumulative_regret(
       ValueError: if losses and order have different shapes.
     """
     order, losses_of_run = np.asarray(order), np.asarray(trace_losses, np.float64)
-    compared = np.asarray(comparator_losses, np.float64)[order]
+    compared = np.asarray(comparator_losses, np.float64)
+    compared = compared[order] if compared.ndim == 1 else compared
     if losses_of_run.shape != compared.shape:
         raise ValueError(
             f"losses {losses_of_run.shape} and order {compared.shape} must have one shape"
@@ -107,7 +110,12 @@ def regret(
         against = comparator(run, tau=tau if rule_of(run.learner) is None else None)
     elif not isinstance(against, Comparator):
         against = _given(jnp.asarray(against), run)
-    its_losses = losses(against.theta, jnp.asarray(task.queries), jnp.asarray(task.labels), tau=tau)
+    its_losses: Any
+    if offsets.has_offsets(run):
+        its_losses = offsets.measured(run, against.theta, jnp.asarray(task.theta)).of_comparator
+    else:
+        queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
+        its_losses = losses(against.theta, queries, labels, tau=tau)
     return Regret(cumulative_regret(run.trace.loss, its_losses, run.order), against)
 
 
@@ -125,17 +133,18 @@ def comparator(run: Run, *, tau: float | None = None) -> Comparator:
     """
     tau, task = temperature(run, tau), start_of(run)
     counts = np.bincount(run.order[0], minlength=len(task)).astype(np.float32)
-    radius = ball_radius(run)
+    radius, given = ball_radius(run), offsets.of_queries(run)
     find: Callable[..., Comparator]
     if radius is not None:
         find = jax.jit(comparators.in_ball, static_argnames=("tau", "radius"))
-        rows = {"radius": radius, "theta_0": task.theta}
+        rows = {"radius": radius, "theta_0": task.theta, "offsets": given}
         return find(task.queries, task.labels, tau=tau, counts=counts, **rows)
     eta = float(_rule(run).eta)
     if not eta > 0:
         raise ValueError(f"{run.name} has eta = 0: no proximal comparator belongs to it")
     find = jax.jit(comparators.proximal, static_argnames=("tau", "eta"))
-    return find(task.queries, task.labels, task.theta, tau=tau, eta=eta, counts=counts)
+    rows = {"counts": counts, "offsets": given}
+    return find(task.queries, task.labels, task.theta, tau=tau, eta=eta, **rows)
 
 
 def ball_radius(run: Run) -> float | None:

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxret.environments.environment import effects_with
+from jaxret.learners.learner import prior_for, query_for
 from jaxret.simulation.run import Run
 from jaxret.task import Task
 from jaxret.types import Choice, Feedback, State
@@ -27,6 +28,7 @@ class Line(NamedTuple):
     """One round of a run."""
 
     query: Float[Array, " d"]
+    asked: Any  # the query in the form that the learner reads
     labels: Int[Array, " L"]  # -1 pads
     item: Int[Array, ""]
     propensity: Float[Array, ""]
@@ -99,6 +101,7 @@ def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
     require_constant(run)
     learner, task, trace = run.learner, run.task, run.trace
     queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
+    prior = prior_for(learner, task)
     available = None if task.available is None else jnp.asarray(task.available)
 
     @jax.jit
@@ -106,10 +109,11 @@ def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
         def one(carry, place):
             gathered, state = carry
             query, item, propensity, reward = place
-            line = Line(queries[query], labels[query], item, propensity, reward)
+            asked = query_for(learner, queries[query], jax.tree.map(lambda x: x[query], prior))
+            line = Line(queries[query], asked, labels[query], item, propensity, reward)
             gathered, measured = look(gathered, state, line)
             feedback = Feedback(reward, labels=line.labels if learner.facts.oracle else None)
-            state = learner.update(state, line.query, Choice(item, propensity), feedback)
+            state = learner.update(state, asked, Choice(item, propensity), feedback)
             return (gathered, state), measured
 
         first = (start, learner.init(jnp.asarray(task.theta), available))

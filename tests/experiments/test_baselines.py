@@ -75,7 +75,8 @@ def test_learners_see_bits_except_oracles_and_static_retrieval(world):
     for name in names:
         spec = plain(cfg.learners)[name]
         oracle = "full_information" in spec.get("preset", "")
-        expected = "labels" if oracle else "nothing" if name == "frozen" else "bits"
+        static = name in ("frozen", "hybrid", "hybrid_balanced")
+        expected = "labels" if oracle else "nothing" if static else "bits"
         assert methods.sees(cfg, name) == expected, name
 
 

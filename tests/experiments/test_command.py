@@ -20,7 +20,7 @@ def run(*words, module="experiments.orag"):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["learner=[greddy]"], "unknown learner 'greddy'; known: frozen, orag, "),
+        (["learner=[greddy]"], "unknown learner 'greddy'; known: frozen, hybrid, "),
         pytest.param(
             ["+learners.greedy.policy=bold"],
             "learner 'greedy': unknown policy 'bold'; known: ",

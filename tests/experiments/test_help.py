@@ -34,7 +34,7 @@ def test_help_is_the_docstring_each_setting_with_its_meaning_and_the_names(monke
         "# encoder.layers: number of first layers; null: all",
     ):
         assert f"\n{line}\n" in shown
-    assert re.search(r"^  learner=frozen\|orag\|", shown, re.MULTILINE)
+    assert re.search(r"^  learner=frozen\|hybrid\|", shown, re.MULTILINE)
     assert "defaults:" not in shown
 
 

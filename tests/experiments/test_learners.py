@@ -115,7 +115,7 @@ def test_a_preset_with_nothing_to_set_is_a_grid_of_one():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"preset": "bold"}, "learner 'x': unknown preset 'bold'; known: frozen, orag"),
+        ({"preset": "bold"}, "learner 'x': unknown preset 'bold'; known: frozen, hybrid, orag"),
         ({"preset": "greedy", "speed": 3}, "learner 'x': .*'speed'"),
         ({"preset": "greedy", "k": [1, 2]}, r"k=\[1, 2\] cannot vary within one program"),
     ],

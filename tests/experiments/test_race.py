@@ -82,7 +82,7 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
             [],
             "TypeError: 'NoneType' object is not callable",
         ),
-        (LEARNER, ["--presets", "gready"], "no preset 'gready'; there are frozen, orag"),
+        (LEARNER, ["--presets", "gready"], "no preset 'gready'; there are frozen, hybrid, orag"),
         (
             LEARNER.replace('"mine"', '"greedy"'),
             [],

@@ -11,6 +11,7 @@ import pytest
 
 from jaxret.environments.environment import Environment
 from jaxret.learners import bandits, presets, registry
+from jaxret.learners.learner import query_for
 from jaxret.learners.minibatch import adamw
 from jaxret.learners.rank_one import coefficients, rank_one
 from jaxret.learners.replay import with_experience_replay
@@ -154,7 +155,7 @@ def learn_rounds(rule, rounds, observed):
         def one(state, line):
             (query, choice, reward, labels), seen = line
             feedback = Feedback(reward, seen, labels if rule.facts.oracle else None)
-            state = rule.update(state, query, choice, feedback)
+            state = rule.update(state, query_for(rule, query), choice, feedback)
             return state, state
 
         first = rule.init(THETA, np.arange(5) != 3)

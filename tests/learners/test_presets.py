@@ -9,7 +9,13 @@ from jaxret.learners import registry
 from jaxret.learners.rank_one import rule_of
 
 # The paper's presets have no projection; the bound of Gaptron requires a convex set.
-ELSEWHERE = {"frozen": "none", "paper_sgd": "none", "paper_adamw": "none", "gaptron": "ball"}
+ELSEWHERE = {
+    "frozen": "none",
+    "hybrid": "none",
+    "paper_sgd": "none",
+    "paper_adamw": "none",
+    "gaptron": "ball",
+}
 
 
 @pytest.mark.parametrize("name", registry.factories())

@@ -1,6 +1,5 @@
 """BM25 against its formula, evaluated in NumPy from counts of words."""
 
-import builtins
 import math
 import re
 
@@ -71,16 +70,3 @@ def test_bm25_satisfies_the_contract_of_retrievers():
 def test_documents_without_a_single_word_are_refused():
     with pytest.raises(ValueError, match="none of the 2 documents holds a word"):
         bm25(["", "the of"])
-
-
-def test_a_missing_library_is_named_with_its_extra(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "bm25s":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"install jaxret\[bm25\]"):
-        bm25(DOCUMENTS)

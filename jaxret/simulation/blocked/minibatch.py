@@ -46,12 +46,13 @@ class BatchKernel(Kernel):
         """Return the policy of the learner."""
         return self.batches.policy
 
-    def begin(self, state: State, rounds: Rounds) -> tuple[Float[Array, "B I"], Carry]:
+    def begin(self, state: State, rounds: Rounds, axis: Axis) -> tuple[Float[Array, "B I"], Carry]:
         """Compute the logits of a block, which may begin within a batch.
 
         Returns:
           The logits [B, I], and the carry before the first round.
         """
+        del axis
         logits = rounds.vectors @ state.theta.T / self.batches.tau
         return logits, Carry(state.extra.coefficients, state.available)
 

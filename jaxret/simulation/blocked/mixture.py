@@ -10,6 +10,7 @@ Letters: I items, d width, B rounds per block, b rounds per tile, G experts, g o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -27,10 +28,11 @@ from jaxret.learners.mixture import (
     mixed_logits,
     update_weights,
 )
+from jaxret.rules.offsets import counted, of_prior
 from jaxret.rules.policies import Policy
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
-from jaxret.simulation.blocked.rank_one import RankOneKernel, parts
+from jaxret.simulation.blocked.rank_one import RankOneKernel, logits_from, parts
 from jaxret.simulation.blocked.rounds import Kernel, Rounds, Turn
 from jaxret.types import Choice, Feedback, State
 
@@ -41,6 +43,7 @@ class Constants(NamedTuple):
     """Constants of a block."""
 
     documents: Float[Array, "B I"]  # inner products of queries and documents [B, I]
+    prior: Any  # prior scores [B, I]; () without them
     kinds: Kinds  # `rank_one.Constants` of each kind
 
 
@@ -48,6 +51,7 @@ class Lines(NamedTuple):
     """The lines of a tile."""
 
     documents: Float[Array, "b I"]  # inner products of queries and documents [b, I]
+    prior: Any  # prior scores [b, I]; () without them
     kinds: Kinds  # `rank_one.Lines` of each kind
 
 
@@ -56,6 +60,7 @@ class Carry(NamedTuple):
 
     mixed: MixtureExtra  # `MixtureExtra` of the mixture, without rows
     kinds: Kinds  # `rank_one.Carry` of each kind
+    frozen: Kinds  # extra state of the experts of each frozen kind, () for all others
 
 
 @dataclass(frozen=True)
@@ -69,18 +74,24 @@ class MixtureKernel(Kernel):
         """Return the policy of the mixture."""
         return self.blend.policy
 
-    def begin(self, state: State, rounds: Rounds) -> tuple[Constants, Carry]:
+    def begin(self, state: State, rounds: Rounds, axis: Axis) -> tuple[Constants, Carry]:
         """Compute the products of every expert with the queries."""
 
         def one(expert, rows, vectors):
-            return expert.begin(expert_state(state, rows), rounds._replace(vectors=vectors))
+            return expert.begin(expert_state(state, rows), rounds._replace(vectors=vectors), axis)
 
         # Copy the queries for each expert: with a shared array XLA would copy every Theta.
         sizes = [len(kind.settings) for kind in self.blend.kinds]
         vectors = [jnp.broadcast_to(rounds.vectors, (n, *rounds.vectors.shape)) for n in sizes]
         constants, carry = _of_two(self._experts(state.theta.dtype, one, state.extra.rows, vectors))
         documents = rounds.vectors @ state.theta.T
-        return Constants(documents, constants), Carry(state.extra._replace(rows=()), carry)
+        prior = () if rounds.scores is None else rounds.scores
+        frozen = tuple(
+            rows.extra if is_frozen(kind) else ()
+            for kind, rows in zip(self.blend.kinds, state.extra.rows, strict=True)
+        )
+        mixed = state.extra._replace(rows=())
+        return Constants(documents, prior, constants), Carry(mixed, carry, frozen)
 
     def open(
         self, constants: Constants, carry: Carry, first: Int[Array, ""], tile: int
@@ -91,8 +102,11 @@ class MixtureKernel(Kernel):
             return expert.open(constants, carry, first, tile)
 
         lines, fresh = _of_two(self._experts(_dtype(carry), one, constants.kinds, carry.kinds))
-        documents = lax.dynamic_slice_in_dim(constants.documents, first, tile)
-        return Lines(documents, lines), carry._replace(kinds=fresh)
+        documents, prior = jax.tree.map(
+            lambda x: lax.dynamic_slice_in_dim(x, first, tile),
+            (constants.documents, constants.prior),
+        )
+        return Lines(documents, prior, lines), carry._replace(kinds=fresh)
 
     def logits(
         self, carry: Carry, lines: Lines, turn: Turn, axis: Axis
@@ -104,16 +118,25 @@ class MixtureKernel(Kernel):
 
         experts = self._experts(_dtype(carry), one, carry.kinds, lines.kinds)
         of_experts, computed = _of_two(experts)
-        plain = lines.documents[turn.position]
+        plain, scores = jax.tree.map(itemgetter(turn.position), (lines.documents, lines.prior))
 
-        def of_documents(kind):
-            taus = [parts(kind.learner(g))[0].tau for g in range(len(kind.settings))]
-            return jnp.stack([over_items.masked(plain / tau, turn.available) for tau in taus])
+        def of_documents(kind, extra):
+            def one(numbers, extra):
+                rule, _ = parts(kind.family(*numbers))
+                reads = rule.offsets is not None and rule.reads_prior
+                added = of_prior(rule.offsets, scores, rule.tau) if reads else ()
+                return logits_from(rule, plain, added, rule.unpack(extra)[2], turn.available)
 
-        pairs = zip(self.blend.kinds, of_experts, strict=True)
-        z = [of_documents(kind) if is_frozen(kind) else z for kind, z in pairs]
+            return jax.vmap(one)(jnp.asarray(kind.settings, plain.dtype), extra)
+
+        z = [
+            of_documents(kind, extra) if is_frozen(kind) else z
+            for kind, z, extra in zip(self.blend.kinds, of_experts, carry.frozen, strict=True)
+        ]
         predicted = expert_logits(jnp.concatenate(z), axis)
-        return mixed_logits(carry.mixed, predicted, turn.available), (predicted, computed)
+        frozen = [z if is_frozen(kind) else () for kind, z in zip(self.blend.kinds, z, strict=True)]
+        mixed = mixed_logits(carry.mixed, predicted, turn.available)
+        return mixed, (predicted, computed, frozen)
 
     def learn(
         self,
@@ -126,7 +149,7 @@ class MixtureKernel(Kernel):
         axis: Axis,
     ) -> Carry:
         """Update weights and calibration; every expert learns from the reward of the item shown."""
-        predicted, of_experts = computed
+        predicted, of_experts, of_frozen = computed
 
         def one(expert, carry, lines, computed):
             return expert.learn(carry, lines, turn, computed, choice, feedback, axis)
@@ -135,8 +158,25 @@ class MixtureKernel(Kernel):
         of_shown = jax.vmap(lambda z: over_items.take(z, choice.item, axis))(predicted)
         new = update_weights(self.blend, carry.mixed, of_shown, feedback.reward)
         moves = turn.real & feedback.observed
-        mixed = jax.tree.map(lambda new, old: jnp.where(moves, new, old), new, carry.mixed)
-        return Carry(mixed, kinds)
+
+        def counted_by(kind, extra, z):
+            """Count the round in the usage of the experts of a frozen kind."""
+
+            def one(numbers, extra, z):
+                rule, _ = parts(kind.family(*numbers))
+                maps, memory, usage = extra
+                assert rule.offsets is not None  # the expert has a usage
+                return maps, memory, counted(rule.offsets, usage, z, axis)
+
+            if not jax.tree.leaves(extra):
+                return extra
+            return jax.vmap(one)(jnp.asarray(kind.settings, z.dtype), extra, z)
+
+        counts = zip(self.blend.kinds, carry.frozen, of_frozen, strict=True)
+        frozen = tuple(counted_by(*one) for one in counts)
+        after, before = (new, frozen), (carry.mixed, carry.frozen)
+        mixed, frozen = jax.tree.map(lambda x, y: jnp.where(moves, x, y), after, before)
+        return Carry(mixed, kinds, frozen)
 
     def close(self, carry: Carry, fresh: Carry, first: Int[Array, ""]) -> Carry:
         """Add the pending updates of a tile to those of the block, for every expert."""
@@ -157,7 +197,10 @@ class MixtureKernel(Kernel):
 
         old = state.extra.rows
         new = self._experts(state.theta.dtype, one, old, constants.kinds, carry.kinds)
-        rows = tuple(after or before for after, before in zip(new, old, strict=True))
+        rows = tuple(
+            after or before._replace(extra=extra)
+            for after, before, extra in zip(new, old, carry.frozen, strict=True)
+        )
         t = state.t + rounds.real.sum(dtype=state.t.dtype)
         return state._replace(t=t, extra=carry.mixed._replace(rows=rows))
 

@@ -20,6 +20,9 @@ update of round r, and f_s the rows' factors at the start of round s,
 
 is one more matrix product. The sum is needed because rows move while the map is constant.
 
+Offsets (`jaxret.rules.offsets`) are added to the logits. Those of the prior are known before the
+block; usage changes with every round, and is carried.
+
 With experience replay a round ends by replaying n past rounds, which are sampled before the block
 begins (`jaxret.learners.replay`). A round then has m = 1 + n lines of u, its own first, and two
 phases: the replayed lines come after the round's own line, and all n at once.
@@ -32,6 +35,7 @@ past rounds.
 """
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -40,15 +44,16 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, vector_of
 from jaxret.learners.rank_one import Rule, coefficients, conditioned, step_length
 from jaxret.learners.replay import Replay, Rewards, push_block, push_reward, sample_block
+from jaxret.rules.offsets import counted, dense, of_prior, of_usage, padded
 from jaxret.rules.policies import Policy
 from jaxret.rules.query_maps import add_change, params_at
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
 from jaxret.simulation.blocked.rounds import Kernel, Rounds, Turn
-from jaxret.types import Choice, Feedback, State
+from jaxret.types import Choice, Feedback, Query, State
 
 _NOTHING: Any = (None, None)
 PART = 2048  # rows of Theta that are updated at a time
@@ -62,6 +67,7 @@ class Constants(NamedTuple):
     u: Float[Array, "Bm d"]  # mapped queries [Bm, d]
     scores: Float[Array, "Bm I"]  # S [Bm, I]
     gram: Float[Array, "Bm Bm"]  # Gram matrix of u [Bm, Bm]
+    offsets: Any  # offsets of the prior [Bm, I]; () without one
     slots: Any  # `replay.Slots`; () without experience replay
 
 
@@ -72,12 +78,14 @@ class Lines(NamedTuple):
       scores: inner products with Theta as it is when the tile begins, before factors [bm, I].
       gram: inner products with all lines of the tile [bm, bm].
       u: mapped queries [bm, d].
+      offsets: offsets of the prior [bm, I]; () without one.
       slots: `replay.Slots`; () without experience replay.
     """
 
     scores: Float[Array, "bm I"]
     gram: Float[Array, "bm bm"]
     u: Float[Array, "bm d"]
+    offsets: Any
     slots: Any
 
 
@@ -89,6 +97,7 @@ class Carry(NamedTuple):
       factor: f [I].
       norm2: squared norms of the projected rows [I].
       memory: memory of a preconditioner by row [I]; () without one.
+      usage: `jaxret.rules.offsets.Usage`; () without a balance.
       rewards: `replay.Rewards`; () without experience replay.
       map_steps: `MapSteps`; () without a query map.
     """
@@ -97,6 +106,7 @@ class Carry(NamedTuple):
     factor: Float[Array, " I"]
     norm2: Float[Array, " I"]
     memory: Any
+    usage: Any
     rewards: Any
     map_steps: Any
 
@@ -122,16 +132,18 @@ class RankOneKernel(Kernel):
         """Return the policy of the learner."""
         return self.rule.policy
 
-    def begin(self, state: State, rounds: Rounds) -> tuple[Constants, Carry]:
+    def begin(self, state: State, rounds: Rounds, axis: Axis) -> tuple[Constants, Carry]:
         """Compute S and the Gram matrix of a block."""
         rule = self.rule
-        (maps, memory), past, count = self._extra(state)
-        slots, rewards, lines = (), (), rounds.vectors
+        (maps, memory, usage), past, count = self._extra(state)
+        slots, rewards, lines, prior = (), (), rounds.vectors, rounds.scores
         if self.replay:
-            real = rounds.real
-            slots, old = sample_block(self.replay, past.query, count, rounds.t, real, lines)
+            real, asked = rounds.real, self._asked(rounds)
+            slots, old = sample_block(self.replay, past.query, count, rounds.t, real, asked)
             rewards = Rewards(past.item, past.propensity, past.reward)
-            lines = jnp.concatenate([lines[:, None], old], axis=1).reshape(-1, lines.shape[1])
+            lines = _with_old(lines, vector_of(old))
+            if prior is not None and rule.reads_prior:
+                prior = _with_old(prior, dense(old.prior, state.theta[:, 0], axis))
         params, u = (), lines
         if rule.query_map is not None:
             params = params_at(maps, state.t, rule.map_every)
@@ -143,10 +155,13 @@ class RankOneKernel(Kernel):
             factor=jnp.ones_like(blank),
             norm2=blank if free else jnp.sum(state.theta**2, axis=1),
             memory=memory,
+            usage=usage,
             rewards=rewards,
             map_steps=no_map_steps(rule, scores),
         )
-        return Constants(params, lines, u, scores, u @ u.T, slots), carry
+        reads = prior is not None and rule.offsets is not None and rule.reads_prior
+        prior = of_prior(rule.offsets, prior, rule.tau) if reads else ()
+        return Constants(params, lines, u, scores, u @ u.T, prior, slots), carry
 
     def open(
         self, constants: Constants, carry: Carry, first: Int[Array, ""], tile: int
@@ -158,9 +173,12 @@ class RankOneKernel(Kernel):
         within = lax.dynamic_slice_in_dim(gram, start, length, axis=1)  # [bm, bm]
         u = lax.dynamic_slice_in_dim(constants.u, start, length)
         slots = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, tile), constants.slots)
+        prior = jax.tree.map(
+            lambda x: lax.dynamic_slice_in_dim(x, start, length), constants.offsets
+        )
         map_steps = no_map_steps(self.rule, scores)
         fresh = carry._replace(pending=jnp.zeros_like(scores), map_steps=map_steps)
-        return Lines(scores, within, u, slots), fresh
+        return Lines(scores, within, u, prior, slots), fresh
 
     def logits(
         self, carry: Carry, lines: Lines, turn: Turn, axis: Axis
@@ -169,7 +187,8 @@ class RankOneKernel(Kernel):
         del axis  # each device computes the logits of its own rows
         own = self._of_round(lines, turn)
         plain = carry.factor * (own.scores[0] - own.gram[0] @ carry.pending)  # theta . u
-        z = over_items.masked(plain / self.rule.tau, turn.available)
+        added = jax.tree.map(itemgetter(0), own.offsets)
+        z = logits_from(self.rule, plain, added, carry.usage, turn.available)
         return z, (z, plain)
 
     def learn(
@@ -195,6 +214,10 @@ class RankOneKernel(Kernel):
         pending = lax.dynamic_update_index_in_dim(carry.pending, e / carry.factor, line, 0)
         norm2 = carry.norm2 - 2 * e * plain + e**2 * own.gram[0, line]
         carry = _projected(rule, carry._replace(pending=pending), moves, norm2)
+        if rule.offsets is not None and rule.is_balanced:
+            usage = counted(rule.offsets, carry.usage, z, axis)
+            usage = jax.tree.map(lambda new, old: jnp.where(moves, new, old), usage, carry.usage)
+            carry = carry._replace(usage=usage)
         if self.replay:
             rewards = push_reward(carry.rewards, own.slots.own, turn.real, choice, feedback.reward)
             carry = _replay(rule, carry._replace(rewards=rewards), own, turn, line + 1, axis)
@@ -215,7 +238,7 @@ class RankOneKernel(Kernel):
     ) -> State:
         """Return the state after a block."""
         rule, m = self.rule, self._lines_a_round
-        (maps, _), past, count = self._extra(state)
+        (maps, _, _), past, count = self._extra(state)
         factor = None if rule.projection.factor is None else carry.factor
         f_e, moves = carry.map_steps or _NOTHING
         theta, sums = apply_pending(state.theta, carry.pending, constants.u, factor, f_e)
@@ -226,9 +249,10 @@ class RankOneKernel(Kernel):
             )
             new = add_change(maps, state.t, rule.map_every, change)
             maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
-        extra = () if rule.rows_alone else (maps, carry.memory)
+        extra = rule.pack(maps, carry.memory, carry.usage)
         if self.replay:
-            extra = (extra, *push_block(past, carry.rewards, count, rounds.real, rounds.vectors))
+            asked = self._asked(rounds)
+            extra = (extra, *push_block(past, carry.rewards, count, rounds.real, asked))
         t = state.t + rounds.real.sum(dtype=state.t.dtype)
         return state._replace(theta=theta, t=t, extra=extra)
 
@@ -238,16 +262,57 @@ class RankOneKernel(Kernel):
         return 1 if self.replay is None else 1 + self.replay.per_round
 
     def _extra(self, state: State) -> tuple[Any, Any, Any]:
-        """Return (query map, memory), replay buffer and count of a state."""
+        """Return (query map, memory, usage), replay buffer and count of a state."""
         own, past, count = state.extra if self.replay else (state.extra, *_NOTHING)
-        return own or _NOTHING, past, count
+        return self.rule.unpack(own), past, count
+
+    def _asked(self, rounds: Rounds) -> Any:
+        """Return the queries of a block in the form in which they are replayed."""
+        offsets = self.rule.offsets
+        if offsets is None or not self.rule.reads_prior:
+            return rounds.vectors
+        prior = padded(rounds.prior, rounds.vectors.shape[:1], offsets.width)
+        return Query(rounds.vectors, prior)
 
     def _of_round(self, lines: Lines, turn: Turn) -> Lines:
         """Select the lines of one round of a tile."""
         slots = jax.tree.map(lambda x: x[turn.position], lines.slots)
         m = self._lines_a_round
-        of_lines = (lax.dynamic_slice_in_dim(x, turn.position * m, m) for x in lines[:3])
+        of_lines = jax.tree.map(
+            lambda x: lax.dynamic_slice_in_dim(x, turn.position * m, m), lines[:4]
+        )
         return Lines(*of_lines, slots)
+
+
+def logits_from(
+    rule: Rule,
+    plain: Float[Array, " I"],
+    added: Any,
+    usage: Any,
+    available: Bool[Array, " I"],
+) -> Float[Array, " I"]:
+    """Compute logits from inner products, as `jaxret.learners.rank_one.logits_of` from rows.
+
+    Args:
+      rule: rule of the learner.
+      plain: ``theta . u`` [I].
+      added: offsets of the prior [I]; () without one.
+      usage: `jaxret.rules.offsets.Usage`; () without a balance.
+      available: mask of the available items [I].
+
+    Returns:
+      [I], minus infinity where an item is absent.
+    """
+    z = plain / rule.tau
+    if rule.offsets is not None:
+        z = z + added if rule.reads_prior else z
+        z = z + of_usage(rule.offsets, usage) if rule.is_balanced else z
+    return over_items.masked(z, available)
+
+
+def _with_old(own: Float[Array, "B x"], old: Float[Array, "B n x"]) -> Float[Array, "Bm x"]:
+    """Join the line of each round with those of the rounds that it replays."""
+    return jnp.concatenate([own[:, None], old], axis=1).reshape(-1, own.shape[1])
 
 
 def _replay(
@@ -260,12 +325,13 @@ def _replay(
     item, propensity, reward = (x[own.slots.sampled] for x in carry.rewards)
     counts = over_items.take(available.astype(reward.dtype), item, axis)  # 0 for absent items
 
-    def one(plain, item, propensity, reward, count):
-        logits = over_items.masked(plain / rule.tau, available)
+    def one(plain, added, item, propensity, reward, count):
+        logits = logits_from(rule, plain, added, carry.usage, available)
         choice, feedback = Choice(item=item, propensity=propensity), Feedback(reward)
         return count * coefficients(rule.estimator, logits, choice, feedback, axis)
 
-    c = jax.vmap(one)(plain, item, propensity, reward, counts)
+    added = jax.tree.map(lambda x: x[1:], own.offsets)
+    c = jax.vmap(one)(plain, added, item, propensity, reward, counts)
     step = step_length(rule, turn.t + 1)
     f_e = factor * jnp.where(turn.real, step * c, 0.0)
     carry = carry._replace(map_steps=add_map_steps(carry.map_steps, f_e, turn.real, line))

@@ -28,11 +28,12 @@ from jaxret.environments.environment import (
     queries_at,
     respond,
 )
+from jaxret.rules.offsets import dense
 from jaxret.rules.policies import Policy
 from jaxret.runtime.over_items import Axis
 from jaxret.simulation.scan import round_keys
 from jaxret.simulation.trace import measure, reported
-from jaxret.types import Choice, Feedback, PRNGKey, State, Stream, Trace
+from jaxret.types import Choice, Feedback, Prior, PRNGKey, State, Stream, Trace
 
 
 class Rounds(NamedTuple):
@@ -41,6 +42,8 @@ class Rounds(NamedTuple):
     t: Int[Array, " B"]  # the number of each round
     query: Int[Array, " B"]  # position in the stream's queries
     vectors: Float[Array, "B d"]  # the queries
+    prior: Prior | None  # prior scores of some items, fields [B, K]; None: there are none
+    scores: Float[Array, "B I"] | None  # prior score of every item of this device
     labels: Int[Array, "B L"]  # the right items, -1 pads
     keys: tuple  # random keys of `act` and of the environment
     real: Bool[Array, " B"]  # False for padding, where nothing happens
@@ -63,12 +66,13 @@ class Kernel(Protocol):
         """Return the policy of the learner."""
         ...
 
-    def begin(self, state: State, rounds: Rounds) -> tuple[Any, Any]:
+    def begin(self, state: State, rounds: Rounds, axis: Axis) -> tuple[Any, Any]:
         """Compute the matrix products of a block.
 
         Args:
           state: state before the block.
           rounds: rounds of the block, fields [B].
+          axis: the mesh axis of the items, inside shard_map; else None.
 
         Returns:
           The constants of the block, and the carry before its first round.
@@ -188,8 +192,8 @@ def run_block(
     Returns:
       The state after the block, and its trace [B].
     """
-    rounds = _rounds(state, environment, stream, key, order)
-    constants, carry = kernel.begin(state, rounds)
+    rounds = _rounds(state, environment, stream, key, order, axis)
+    constants, carry = kernel.begin(state, rounds, axis)
 
     def run_tile(carry, xs):
         first, now = xs
@@ -200,7 +204,8 @@ def run_block(
         trace = Trace(**choice._asdict(), reward=reward, success=success, **info._asdict())
         return kernel.close(carry, fresh, first), trace
 
-    tiles = jax.tree.map(lambda x: x.reshape(-1, tile, *x.shape[1:]), rounds)
+    played = rounds._replace(prior=None, scores=None)
+    tiles = jax.tree.map(lambda x: x.reshape(-1, tile, *x.shape[1:]), played)
     starts = jnp.arange(0, len(order), tile)
     carry, trace = lax.scan(run_tile, carry, (starts, tiles))
     state = kernel.end(state, constants, carry, rounds, axis)
@@ -230,11 +235,18 @@ def _play(
 
 
 def _rounds(
-    state: State, environment: Environment, stream: Stream, key: PRNGKey, order: Int[Array, " B"]
+    state: State,
+    environment: Environment,
+    stream: Stream,
+    key: PRNGKey,
+    order: Int[Array, " B"],
+    axis: Axis,
 ) -> Rounds:
     """Gather the inputs of a block's rounds."""
     real, query = order >= 0, jnp.maximum(order, 0)
     t = state.t + jnp.cumsum(real, dtype=state.t.dtype) - real
     labels = jax.vmap(partial(labels_at, environment))(t, query, stream.labels[query])
     vectors = jax.vmap(partial(queries_at, environment))(t, query, stream.queries[query])
-    return Rounds(t, query, vectors, labels, round_keys(key, t), real)
+    prior = jax.tree.map(lambda x: x[query], stream.prior)
+    scores = None if prior is None else dense(prior, state.theta[:, 0], axis)
+    return Rounds(t, query, vectors, prior, scores, labels, round_keys(key, t), real)

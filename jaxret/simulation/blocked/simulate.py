@@ -33,6 +33,7 @@ from jaxret.learners.minibatch import Batches, OpenBatch
 from jaxret.learners.mixture import Blend, ExpertRows, MixtureExtra, is_frozen
 from jaxret.learners.rank_one import TILE, Rule
 from jaxret.learners.replay import Replay
+from jaxret.rules.offsets import Usage
 from jaxret.runtime.over_items import Axis
 from jaxret.runtime.validate import require
 from jaxret.simulation.blocked.minibatch import BatchKernel
@@ -267,15 +268,16 @@ def extra_specs(learner: Learner, rows: tuple = ("item",)) -> Any:
         return OpenBatch._make((P(None, *rows), P(), P(), of_rows))
     rule, replay = parts(learner)
     memory = () if rule.preconditioner is None else P(*rows)
-    own = () if rule.rows_alone else (P(), memory)
+    own = rule.pack(P(), memory, Usage._make(P(*rows) for _ in Usage._fields))
     return own if replay is None else (own, P(), P())
 
 
 def _kind_specs(kind: LearnerGrid) -> ExpertRows:
     """Return the PartitionSpecs of the experts of one kind."""
+    own = extra_specs(kind.learner(0), (None, "item"))
     if is_frozen(kind):
-        return ExpertRows((), ())
-    return ExpertRows(P(None, "item", None), extra_specs(kind.learner(0), (None, "item")))
+        return ExpertRows((), own)
+    return ExpertRows(P(None, "item", None), own)
 
 
 def _kernel(learner: Learner) -> Kernel:

@@ -1,0 +1,105 @@
+"""Learners that use what is known before the feedback: prior scores, and usage.
+
+    with_lexical(greedy(), weight=0.35)          adds the match of words to the logits
+    with_balance(greedy(), strength=1.0)         divides by how often an item is retrieved
+
+`jaxret.rules.offsets` has the formulas. Both keep the form of the learner: it stays rank one, with
+its estimator, policy, query map and experience replay, and keeps its blocked form.
+
+Letters: K prior scores per query.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import Rule, from_rule, rule_of
+from jaxret.learners.replay import Replay, with_experience_replay
+from jaxret.rules.offsets import WIDTH, Offsets
+from jaxret.runtime.validate import as_number, require
+
+
+def with_lexical(learner: Learner, weight: float = 0.35, *, width: int = WIDTH) -> Learner:
+    """Add the prior scores of the query to the logits, which are lexical unless others are given.
+
+    The logits become ``((1 - weight) theta_i . u + weight x_i) / tau`` (`jaxret.rules.offsets`).
+
+    Args:
+      learner: rank-one learner, with or without experience replay. Experts of a mixture are wrapped
+        one by one.
+      weight: weight of the scores x against inner products, in [0, 1).
+      width: K >= 1, prior scores per query; a task may have fewer, and not more.
+
+    Raises:
+      ValueError: if the learner is not rank one or has a weight, or a number is out of its range.
+    """
+    weight = as_number(weight)
+    require("weight", weight, "in [0, 1)", lambda x: 0 <= x < 1)
+    require("width", width, "a whole number >= 1", lambda n: isinstance(n, int) and n >= 1)
+
+    def change(rule):
+        if rule.reads_prior:
+            raise ValueError(f"learner {learner.name!r} already has a lexical weight: give one")
+        offsets = (rule.offsets or Offsets())._replace(prior=weight, width=width)
+        return rule._replace(tau=rule.tau / (1 - weight), offsets=offsets)
+
+    return _with_rule(learner, f"{learner.name}+lexical", change)
+
+
+def with_balance(learner: Learner, strength: float = 1.0) -> Learner:
+    """Divide an item's probability by a power of its usage so far.
+
+    Args:
+      learner: rank-one learner, with or without experience replay. Experts of a mixture are wrapped
+        one by one.
+      strength: the power s, >= 0; 1 divides by the usage (`jaxret.rules.offsets`).
+
+    Raises:
+      ValueError: if the learner is not rank one or has a balance, or the strength is negative.
+    """
+    strength = as_number(strength)
+    require("strength", strength, ">= 0", lambda x: x >= 0)
+
+    def change(rule):
+        if rule.is_balanced:
+            raise ValueError(f"learner {learner.name!r} already has a balance: give one strength")
+        return rule._replace(offsets=(rule.offsets or Offsets())._replace(balance=strength))
+
+    return _with_rule(learner, f"{learner.name}+balance", change)
+
+
+def informed(
+    of: Callable[..., Learner],
+    *,
+    lexical: float | None = None,
+    balance: float | None = None,
+    **settings: Any,
+) -> Learner:
+    """Make a learner that uses what is known before the feedback, under the name of its preset.
+
+    It is a factory of its own, for grids: ``grid(informed, of=jr.centred, lexical=[0.2, 0.35])``.
+
+    Args:
+      of: preset of a rank-one learner, with or without experience replay.
+      lexical: weight of the prior scores, in [0, 1); None: they are not read.
+      balance: strength of the division by usage, >= 0; None: usage is not counted.
+      **settings: settings of the preset.
+    """
+    learner = of(**settings)
+    changed = learner if lexical is None else with_lexical(learner, lexical)
+    changed = changed if balance is None else with_balance(changed, balance)
+    return changed._replace(name=learner.name)
+
+
+def _with_rule(learner: Learner, name: str, change: Callable[[Rule], Rule]) -> Learner:
+    """Change the rule of a learner, with or without experience replay."""
+    if isinstance(structure := learner.structure, Replay):
+        settings = structure._asdict()
+        inner = from_rule(name, change(settings.pop("rule")))
+        return with_experience_replay(inner, **settings)._replace(name=name)
+    if (rule := rule_of(learner)) is None:
+        raise ValueError(
+            f"learner {learner.name!r} is not rank one: prior scores and usage need the parts of a "
+            "rank-one learner (of a mixture, wrap the experts)"
+        )
+    return from_rule(name, change(rule))

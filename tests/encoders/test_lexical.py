@@ -1,0 +1,114 @@
+"""The match of words against its formula, evaluated in Python from counts of words."""
+
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from jaxret.encoders.lexical import Lexicon, sparse_prior, words
+
+DOCUMENTS = [
+    "getTrainDelay: the delay of a train",
+    "book_train seats; booking of train seats",
+    "Weather forecasting, forecast v2",
+    "",
+    "And it is not for the",  # only stop words
+    "HTTPServer2024 restarts",
+]
+QUERIES = ["Will the TRAIN be late?", "forecasts forecast of the weather", "nothing known", "is it"]
+
+
+def test_words_are_split_at_case_digits_and_underscores_and_cut():
+    assert words(["getTrainDelay book_seats"]) == [["get", "train", "delay", "book", "seats"]]
+    assert words(["HTTPServer2024, the forecasting"]) == [["http", "serve", "2024", "forec"]]
+    assert words(["a x 1 is", ""]) == [[], []]  # one letter, one digit, a stop word
+    assert words(["Zürich größer"]) == [["züric", "größe"]]
+
+
+def cosine(query, document):
+    """Compute the cosine of BM25 weights whose IDF both sides share."""
+    found = [Counter(one) for one in words(DOCUMENTS)]
+    mean = sum(sum(one.values()) for one in found) / len(found)
+
+    def idf(word):
+        holds = sum(word in one for one in found)
+        return math.log(1 + (len(found) - holds + 0.5) / (holds + 0.5))
+
+    of_query = {
+        word: math.sqrt(idf(word)) * count
+        for word, count in Counter(words([query])[0]).items()
+        if any(word in one for one in found)
+    }
+    counts = found[document]
+    damped = 1.2 * (0.25 + 0.75 * sum(counts.values()) / mean)
+    of_document = {w: math.sqrt(idf(w)) * f / (f + damped) for w, f in counts.items()}
+    product = sum(x * of_document.get(word, 0.0) for word, x in of_query.items())
+    lengths = [math.sqrt(sum(x * x for x in one.values())) for one in (of_query, of_document)]
+    return product / math.prod(lengths) if product else 0.0
+
+
+def test_scores_are_the_cosines_of_the_formula():
+    items, scores = Lexicon(DOCUMENTS).prior(QUERIES)
+    assert items.shape == scores.shape == (4, 6)  # never more than there are tools
+    for query, row, found in zip(QUERIES, items, scores, strict=True):
+        expected = np.array([cosine(query, i) for i in range(len(DOCUMENTS))])
+        got = np.zeros(len(DOCUMENTS))
+        got[row[row >= 0]] = found[row >= 0]
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-7)
+        assert (np.diff(found) <= 0).all()  # best first
+    assert scores[0].max() > 0.3
+    assert not scores[2:].any()
+    assert (items[2:] == -1).all()
+
+
+def test_a_document_matches_itself_fully():
+    _, scores = Lexicon(["mail a letter", "read a book"]).prior(["mail a letter"])
+    assert scores[0, 0] == pytest.approx(1.0)
+
+
+def test_the_best_are_kept_and_a_long_list_of_queries_is_cut_into_parts(monkeypatch):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"word{i}" for i in rng.integers(0, 30, 12)) for _ in range(90)]
+    lexicon = Lexicon(texts)
+    whole, few = lexicon.prior(texts, scores=90), lexicon.prior(texts, scores=7)
+    np.testing.assert_array_equal(few.scores, whole.scores[:, :7])
+    monkeypatch.setattr("jaxret.encoders.lexical.CELLS", 200)  # two queries at a time
+    again = lexicon.prior(texts, scores=7)
+    np.testing.assert_array_equal(again.items, few.items)
+    np.testing.assert_array_equal(again.scores, few.scores)
+
+
+def test_documents_without_a_word_match_nothing():
+    items, scores = Lexicon(["", "the"]).prior(["train"])
+    assert (items == -1).all()
+    assert not scores.any()
+
+
+def test_scores_do_not_depend_on_the_hashes_of_a_process():
+    """bm25s orders words by their hash, which Python draws anew in each process."""
+    code = (
+        "from tests.encoders.test_lexical import *; rng = np.random.default_rng(0);"
+        "texts = [' '.join(f'word{i}' for i in rng.integers(10, 99, 40)) for _ in range(40)];"
+        "print(*(x.tobytes().hex() for x in Lexicon(texts).prior(texts)))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+def test_given_scores_are_kept_sparse():
+    scores = np.array([[0.0, 2.0, -1.0], [0.0, 0.0, 0.0], [0.5, 0.0, 0.0]], np.float32)
+    items, values = sparse_prior(scores)
+    np.testing.assert_array_equal(items, [[1, 2], [-1, -1], [0, -1]])
+    np.testing.assert_array_equal(values, [[2.0, -1.0], [0.0, 0.0], [0.5, 0.0]])

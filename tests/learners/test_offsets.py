@@ -1,0 +1,123 @@
+"""Learners with offsets: the contract, the errors, and a hub that balance corrects."""
+
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.learners.mixture import mixture
+from jaxret.learners.offsets import informed
+from jaxret.testing import check_learner
+
+SHORT = {"tau": 0.2, "eta": 0.01}
+LEARNERS = [
+    jr.with_lexical(jr.orag(**SHORT)),
+    jr.with_balance(jr.hybrid(), 0.5),
+    jr.with_balance(jr.with_lexical(jr.centred(**SHORT, map_every=8), width=3)),
+    jr.with_lexical(jr.with_balance(jr.mapped_replayed(**SHORT, per_round=2, map_every=8))),
+    jr.with_exploration(jr.with_balance(jr.with_lexical(jr.greedy_replayed(**SHORT))), 0.2),
+]
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: one.name)
+def test_they_satisfy_the_contract(learner):
+    check_learner(learner)
+
+
+def test_a_mixture_of_experts_with_and_without_offsets_satisfies_the_contract():
+    check_learner(informed_mixture())
+
+
+def informed_mixture():
+    known = {"lexical": [0.35], "balance": [1.0], "map_every": 8}
+    return mixture(
+        [
+            jr.paired(jr.hybrid, tau=[0.2, 0.2], lexical=[0.0, 0.35], balance=[0.0, 0.5]),
+            jr.grid(jr.hybrid, tau=[0.2], lexical=[0.6]),
+            jr.grid(jr.frozen, tau=[0.1]),
+            jr.grid(informed, of=jr.centred, tau=[0.2], eta=[0.01], **known),
+            jr.grid(informed, of=jr.centred_replayed, tau=[0.2], eta=[0.01], **known),
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def hub():
+    """Make a task in which one tool is near every query, and a prior knows some right tools."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(12, 8))
+    theta[0] = theta.mean(axis=0) * 5
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    labels = rng.integers(1, 12, 300)
+    queries = theta[labels] + 0.9 * theta[0] + 0.25 * rng.normal(size=(300, 8))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    prior = 0.2 * rng.random((300, 12))
+    prior[np.arange(0, 300, 2), labels[::2]] = 1.0
+    return jr.Task.from_arrays(theta, queries, labels, prior=prior)
+
+
+def test_balance_corrects_a_hub_and_the_prior_helps_before_any_feedback(hub):
+    static = jr.simulate(jr.frozen(tau=0.1), hub)
+    balanced = jr.simulate(jr.with_balance(jr.frozen(tau=0.1)), hub)
+    lexical = jr.simulate(jr.hybrid(tau=0.1, lexical=0.35), hub)
+    both = jr.simulate(jr.hybrid(tau=0.1, lexical=0.35, balance=1.0), hub)
+    assert (static.trace.item == 0).mean() > 0.25
+    assert (balanced.trace.item == 0).mean() < 0.15
+    found = [run.accuracy.mean for run in (static, balanced, lexical, both)]
+    assert found[1] > found[0] + 0.1, found
+    assert found[2] > found[0] + 0.1, found
+    assert found[3] > max(found[1:3]) + 0.02, found
+
+
+@pytest.mark.parametrize("form", ["scan", "blocked"])
+def test_a_mixture_gives_its_experts_what_each_of_them_reads(hub, form):
+    learner = informed_mixture()
+    assert learner.facts.prior == 64
+    run = jr.simulate(learner, hub, form=form, rounds=100)
+    vectors_alone = jr.Task.from_arrays(hub.theta, hub.queries, hub.labels)
+    without = jr.simulate(learner, vectors_alone, form=form, rounds=100)
+    assert run.accuracy.mean > without.accuracy.mean
+
+
+def test_the_forms_of_an_informed_mixture_agree(hub):
+    blocked, scan = (
+        jr.simulate(informed_mixture(), hub, form=form, rounds=100) for form in ("blocked", "scan")
+    )
+    np.testing.assert_array_equal(blocked.trace.item, scan.trace.item)
+    np.testing.assert_allclose(blocked.trace.loss, scan.trace.loss, atol=1e-4)
+
+
+def test_a_grid_varies_the_weights_in_one_program(hub):
+    grid = jr.grid(jr.hybrid, tau=[0.1], lexical=[0.0, 0.35], balance=[0.0, 1.0])
+    sweep = jr.sweep(grid, hub, seeds=1)
+    alone = [
+        jr.simulate(jr.hybrid(tau=0.1, lexical=w, balance=s), hub).accuracy.mean
+        for _, w, s in grid.settings
+    ]
+    np.testing.assert_allclose([run.accuracy.mean for run in sweep.runs], alone, atol=1e-6)
+
+
+def test_wrong_settings_and_missing_scores_are_refused(hub, small):
+    for call, message in {
+        lambda: jr.with_lexical(jr.greedy(), 1.0): r"weight must be in \[0, 1\), got 1.0",
+        lambda: jr.with_lexical(jr.greedy(), width=0): "width must be a whole number >= 1",
+        lambda: jr.with_balance(jr.greedy(), -1.0): "strength must be >= 0, got -1.0",
+        lambda: jr.with_lexical(jr.hybrid()): "'hybrid' already has a lexical weight",
+        lambda: jr.with_balance(jr.with_balance(jr.greedy())): "already has a balance",
+        lambda: jr.with_lexical(jr.mixture()): "'mixture' is not rank one: .* wrap the experts",
+        lambda: jr.with_balance(jr.linucb()): "'linucb' is not rank one",
+        lambda: jr.simulate(jr.hybrid(), small()): (
+            "'hybrid' reads prior scores, and small has none: .*from_arrays"
+        ),
+        lambda: jr.simulate(jr.with_lexical(jr.greedy(), width=4), hub): (
+            "up to 12 prior scores per query, and learner 'greedy.lexical' reads 4: .*width="
+        ),
+        lambda: mixture(
+            [jr.grid(informed, of=jr.greedy, lexical=[0.1]), jr.grid(_narrow, tau=[0.1])]
+        ): "one number of prior scores .* for all experts",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def _narrow(tau):
+    return jr.with_lexical(jr.frozen(tau=tau), width=5)

@@ -1,0 +1,133 @@
+"""Prior scores in a live index: the match of words, given scores, the files and the log."""
+
+import json
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxret as jr
+from jaxret.encoders.lexical import Lexicon
+from jaxret.learners.learner import query_for
+from jaxret.offline.snapshots import with_probabilities
+from tests.serving.indices import SETTINGS, leaves, same
+
+DOCUMENTS = [
+    "book_train a seat on a train",
+    "trainDelays of today",
+    "weather in a city",
+    "currency rates",
+]
+TEXTS = ["is my train late", "delays of trains", "what is the weather", "a seat please"]
+LEARNER = jr.with_balance(jr.with_lexical(jr.centred_replayed(**SETTINGS), 0.5))
+
+
+def vector(text):
+    rng = np.random.default_rng(sum(map(ord, text)))
+    return rng.normal(size=5) / 5**0.5
+
+
+def encode(texts):
+    return np.stack([vector(text) for text in texts]).astype(np.float32)
+
+
+encode.cache_name = "letters"
+
+
+@pytest.fixture(scope="module")
+def texts():
+    task = jr.Task.from_arrays(
+        encode(DOCUMENTS), encode(TEXTS), [0, 1, 2, 0], texts=TEXTS, documents=DOCUMENTS
+    )
+    return replace(task, encoder=encode)
+
+
+@pytest.mark.parametrize("learner", [jr.hybrid(), LEARNER], ids=lambda one: one.name)
+def test_a_text_is_ranked_by_vectors_and_words_as_in_a_simulation(texts, learner):
+    index = jr.Index(learner, texts)
+    for row, text in enumerate(TEXTS):
+        prior = jax.tree.map(lambda x, row=row: jnp.asarray(x[row : row + 1]), texts.prior)
+        asked = query_for(learner, jnp.asarray(texts.queries[row : row + 1]), prior)
+        expected = np.asarray(learner.scores(index.state, asked))[0]
+        ticket = index.search(text, k=4)
+        rows = [texts.ids.index(one) for one in ticket.ids]
+        np.testing.assert_allclose(ticket.scores, expected[rows], rtol=1e-5)
+
+
+def test_words_follow_what_is_added_and_redescribed(texts):
+    index = jr.Index(jr.hybrid(lexical=0.9), texts)
+    index.add(["mail"], ["send_mail, with stamps"])
+    assert index.search("stamps please").ids == ["mail"]
+    index.redescribe(["mail"], ["letters only"])
+    index.redescribe(["3"], ["stamps and rates"])
+    assert index.search("stamps please").ids == ["3"]
+    index.redescribe(["3"], [encode(["stamps"])[0]])  # a vector has no words
+    assert index.search("letters").ids == ["mail"]
+    assert "stamps" not in " ".join(index.texts)
+
+
+def test_given_scores_replace_words(texts):
+    index = jr.Index(jr.hybrid(lexical=0.9), texts)
+    for one in texts.ids:
+        assert index.search(TEXTS[0], prior={one: 1.0}).ids == [one]
+    assert index.search(texts.queries[0], prior={"2": 1.0}).ids == ["2"]
+    for given, message in {
+        "vector": r"'hybrid' reads prior scores, which a vector lacks: search by text, or give",
+        "unknown": "no tool 'nine'",
+        "nan": "prior must be finite numbers",
+    }.items():
+        prior = {"vector": None, "unknown": {"nine": 1.0}, "nan": {"1": float("nan")}}[given]
+        with pytest.raises(ValueError, match=message):
+            index.search(texts.queries[0], prior=prior)
+    narrow = jr.Index(jr.with_lexical(jr.greedy(), width=1), texts)
+    with pytest.raises(ValueError, match="prior must be at most 1 scores, got 2"):
+        narrow.search(TEXTS[0], prior={"1": 1.0, "2": 0.5})
+
+
+def test_a_restored_index_has_texts_and_the_priors_of_open_tickets(texts, tmp_path):
+    index = jr.Index(LEARNER, texts)
+    for text in TEXTS:
+        index.feedback(index.search(text, k=2), worked=text != TEXTS[1])
+    ticket = index.search(TEXTS[0], k=2)
+    index.save(tmp_path)
+    again = jr.Index.load(tmp_path, LEARNER, encode)
+    assert again.texts == index.texts == DOCUMENTS
+    index.feedback(ticket, worked=True)
+    again.feedback(ticket, worked=True)
+    same(leaves(again), leaves(index))
+    assert np.abs(index.state.theta - texts.theta).max() > 1e-3
+    assert again.search(TEXTS[1], k=3) == index.search(TEXTS[1], k=3)
+
+
+def test_a_log_holds_the_priors_from_which_probabilities_are_restored(texts, tmp_path):
+    learner = jr.with_exploration(jr.with_lexical(jr.greedy(**SETTINGS), 0.6), 0.3)
+    index = jr.Index(learner, texts, log=tmp_path / "log.jsonl")
+    for t in range(12):
+        index.feedback(index.search(TEXTS[t % 4]), worked=t % 3 == 0)
+    line = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[1])
+    items, scores = Lexicon(DOCUMENTS).prior(TEXTS[:1])
+    words = {str(i): float(x) for i, x in zip(items[0], scores[0], strict=True) if i >= 0}
+    assert line["prior"] == pytest.approx(words)
+    assert len(words) >= 1
+    log = jr.load_log(tmp_path / "log.jsonl", texts)
+    found = with_probabilities(log, learner)
+    assert found.probabilities.shape == (12, 4)
+    np.testing.assert_allclose(found.by_position, log.by_position, rtol=1e-5)
+
+
+def test_a_simulated_log_reads_priors_of_the_task_on_request(texts, tmp_path):
+    learner = jr.with_exploration(jr.with_lexical(jr.greedy(**SETTINGS), 0.6), 0.6)
+    jr.simulate(learner, texts, exposures=200, log=tmp_path)
+    plain = jr.load_log(tmp_path / "seed_0.jsonl", texts)
+    assert plain.prior is None
+    with pytest.raises(ValueError, match=r"reads prior scores, and the log has none: .*prior=True"):
+        with_probabilities(plain, learner)
+    log = jr.load_log(tmp_path / "seed_0.jsonl", texts, prior=True)
+    np.testing.assert_allclose(
+        with_probabilities(log, learner).by_position, log.by_position, rtol=1e-4
+    )
+    value = jr.off_policy(log, jr.with_exploration(jr.hybrid(lexical=0.9), 0.5))["DR"].estimate
+    alone = jr.off_policy(log, jr.with_exploration(jr.frozen(), 0.5))["DR"].estimate
+    assert value > alone + 0.1  # words show more right tools
