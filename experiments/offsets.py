@@ -1,0 +1,120 @@
+"""What are words and usage worth before any feedback, and beside it?
+
+    uv run python -m experiments.offsets                                              # DeskBank
+    uv run python -m experiments.offsets dataset=ultratool dataset.path=FILE \\
+        document=orag_ultratool
+
+Runs rules without offsets, with the match of words (`jr.with_lexical`), with the division by usage
+(`jr.with_balance`) and with both, each with the settings of its preset, on the same streams of all
+queries. No setting is chosen on the data. Then static retrieval with other weights and strengths:
+
+    RULE/plain, RULE/lexical, RULE/balance, RULE/both    success of the tool shown
+    RULE/gain                                            both minus plain, seed by seed
+    words                                                success of the best match of words alone
+    static/WEIGHT/STRENGTH                               success of static retrieval
+
+The figure shows the last. 2 quiet cores: 2 minutes for DeskBank.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+import jaxret as jr
+from experiments.common.experiment import Found, Results, experiment
+from experiments.common.loading import task_of
+from experiments.common.run_directory import RunDirectory
+from experiments.common.tables import results_table
+from jaxret.evaluation import plots
+from jaxret.learners.learner import Learner
+from jaxret.learners.registry import factories
+from jaxret.runtime.progress import Progress
+from jaxret.runtime.validate import require
+from jaxret.task import Task
+
+COLUMNS = ("plain", "lexical", "balance", "both", "gain")
+
+
+@experiment("offsets")
+def main(cfg: DictConfig, run: RunDirectory) -> Results:
+    """Simulate every rule with each combination of offsets; draw static retrieval."""
+    task = task_of(cfg)
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    results: dict[str, np.ndarray] = {"words": np.array([words_alone(task)])}
+    plays = [(rule, column) for rule in cfg.rules for column in COLUMNS[:-1]]
+    for rule, column in (bar := Progress(plays, unit="rule")):
+        bar.set_postfix_str(f"{rule} {column}")
+        run.pause(0)
+        learner = with_offsets(factories()[rule](), cfg, column)
+        found = run.result(f"{rule}-{column}", partial(played, learner, task, seeds))
+        results[f"{rule}/{column}"] = found["online"]
+    for rule in cfg.rules:
+        results[f"{rule}/gain"] = results[f"{rule}/both"] - results[f"{rule}/plain"]
+    results |= run.result("static", partial(static, cfg, task, seeds))
+    run.save_figure(figure(cfg, results), "static")
+    return results
+
+
+@main.check
+def check(cfg: DictConfig) -> None:
+    """Refuse numbers out of their range, and unknown rules."""
+    require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
+    require("lexical", cfg.lexical, "in [0, 1)", lambda x: 0 <= x < 1)
+    require("balance", cfg.balance, ">= 0", lambda x: x >= 0)
+    require("weights", cfg.weights, "numbers in [0, 1)", lambda xs: 0 <= min(xs) <= max(xs) < 1)
+    require("strengths", cfg.strengths, "numbers >= 0", lambda xs: min(xs) >= 0)
+    known = "presets of rank-one rules: " + ", ".join(factories())
+    require("rules", cfg.rules, known, lambda xs: len(xs) and set(xs) <= set(factories()))
+
+
+@main.show
+def show(cfg: DictConfig, results: Found) -> None:
+    """Print a line for each rule."""
+    alone = results["words"]["mean"]
+    title = f"{cfg.dataset.name}, {cfg.encoder.name}: success online (words alone {alone:.3f})"
+    results_table(results, list(cfg.rules), COLUMNS, title)
+
+
+def with_offsets(learner: Learner, cfg: DictConfig, column: str) -> Learner:
+    """Add the offsets that a column names."""
+    if column in ("lexical", "both"):
+        learner = jr.with_lexical(learner, cfg.lexical)
+    return jr.with_balance(learner, cfg.balance) if column in ("balance", "both") else learner
+
+
+def words_alone(task: Task) -> float:
+    """Compute the success of the tool whose words match best; ties go to the first."""
+    best = task.prior_scores().argmax(axis=1)
+    return float((task.labels == best[:, None]).any(axis=1).mean())
+
+
+def played(learner: Learner, task: Task, seeds: range) -> dict[str, np.ndarray]:
+    """Simulate a learner; return ``online [S]``, the accuracy of each seed."""
+    return {"online": jr.simulate(learner, task, seeds=seeds).accuracy.values}
+
+
+def static(cfg: DictConfig, task: Task, seeds: range) -> dict[str, np.ndarray]:
+    """Simulate static retrieval with every weight and strength."""
+    grid = jr.grid(jr.hybrid, lexical=list(cfg.weights), balance=list(cfg.strengths))
+    sweep = jr.sweep(grid, task, seeds=seeds)
+    return {
+        f"static/{weight:g}/{strength:g}": run.accuracy.values
+        for (weight, strength), run in zip(grid.settings, sweep.runs, strict=True)
+    }
+
+
+def figure(cfg: DictConfig, results: Results) -> Any:
+    """Draw the success of static retrieval over the weight, a line for each strength."""
+    drawn, ax = plots.new_figure("weight of words", "success of static retrieval")
+    for strength in cfg.strengths:
+        means = [results[f"static/{weight:g}/{strength:g}"].mean() for weight in cfg.weights]
+        ax.plot(list(cfg.weights), means, marker="o", label=f"balance {strength:g}")
+    ax.axhline(float(results["words"][0]), color="0.5", linestyle=":", label="words alone")
+    ax.legend()
+    return drawn
+
+
+if __name__ == "__main__":
+    main.cli()

@@ -1,0 +1,52 @@
+"""Words and usage, on the small world."""
+
+import numpy as np
+import pytest
+
+import jaxret as jr
+from experiments import offsets
+from experiments.common.loading import task_of
+from jaxret.runtime.tracking import read_results
+from tests.experiments.configs import config_of, in_world
+
+
+def configure(world, directory, *more):
+    small = [*in_world(world, directory), "seeds=2", "rules=[frozen,orag]"]
+    return config_of("offsets", *small, "weights=[0,0.35]", "strengths=[0,1]", *more)
+
+
+def test_each_rule_runs_with_each_combination(world, tmp_path):
+    cfg = configure(world, tmp_path)
+    offsets.main(cfg)
+    found = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    task = task_of(cfg)
+    scores = task.prior_scores()
+    right = (task.labels == scores.argmax(axis=1)[:, None]).any(axis=1)
+    assert found["words"] == pytest.approx(right.mean())
+    dense = task.queries @ task.theta.T
+    best = (0.65 * dense + 0.35 * scores).argmax(axis=1)
+    hybrid = (task.labels == best[:, None]).any(axis=1)
+    np.testing.assert_allclose(found["frozen/lexical"], hybrid.mean(), atol=1e-6)
+    assert found["static/0.35/0"].mean() == pytest.approx(hybrid.mean(), abs=1e-6)
+    np.testing.assert_allclose(found["frozen/plain"], found["static/0/0"], atol=1e-6)
+    np.testing.assert_allclose(found["frozen/balance"], found["static/0/1"], atol=1e-6)
+    learner = jr.with_balance(jr.with_lexical(jr.orag()))
+    run = jr.simulate(learner, task, seeds=range(cfg.seed, cfg.seed + 2))
+    np.testing.assert_allclose(found["orag/both"], run.accuracy.values)
+    np.testing.assert_allclose(found["orag/gain"], found["orag/both"] - found["orag/plain"])
+    assert {path.suffix for path in tmp_path.glob("static.*")} >= {".png"}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seeds=0", "seeds must be >= 1, got 0"),
+        ("lexical=1", r"lexical must be in \[0, 1\), got 1"),
+        ("balance=-1", "balance must be >= 0, got -1"),
+        ("weights=[0,1]", r"weights must be numbers in \[0, 1\)"),
+        ("rules=[gready]", "rules must be presets of rank-one rules: frozen, hybrid, "),
+    ],
+)
+def test_settings_outside_their_range_are_refused(world, tmp_path, override, message):
+    with pytest.raises(ValueError, match=message):
+        offsets.main(configure(world, tmp_path, override))
