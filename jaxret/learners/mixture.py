@@ -41,7 +41,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners import presets
-from jaxret.learners.grid import LearnerGrid, grid
+from jaxret.learners.grid import LearnerGrid, grid, paired
 from jaxret.learners.learner import (
     ChangeRows,
     Facts,
@@ -52,6 +52,7 @@ from jaxret.learners.learner import (
     vector_of,
     where_observed,
 )
+from jaxret.learners.offsets import informed
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.registry import preset
 from jaxret.learners.wrappers import innermost
@@ -305,6 +306,32 @@ def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
         grid(presets.centred, tau=[0.04], eta=[4e-3], map_every=map_every),
         grid(presets.mapped_replayed, **replayed),
         grid(presets.centred_replayed, **replayed),
+    ]
+
+
+def informed_experts(*, map_every: int = 1) -> list[LearnerGrid]:
+    """Return experts that use what is known before the feedback, for tasks with prior scores.
+
+    Static retrieval by vectors, by vectors and words, and by mostly words; and the learners of
+    `default_experts` with the match of words and the division by usage. The weights were chosen on
+    DeskBank and UltraTool.
+
+    Args:
+      map_every: rounds between two updates of the experts' query maps; with a multiple of 8 the
+        mixture has a blocked form (`jaxret.simulation.blocked.simulate`).
+    """
+
+    def moving(of, balance, **settings):
+        known = {"lexical": [0.25], "balance": [balance], "map_every": map_every}
+        return grid(informed, of=of, **settings, **known)
+
+    static = {"tau": [0.02] * 3, "lexical": [0.0, 0.25, 0.6], "balance": [0.0, 0.5, 0.0]}
+    replayed = {"tau": [0.02], "eta": [6e-4]}
+    return [
+        paired(presets.hybrid, **static),
+        moving(presets.centred, 1.0, tau=[0.04], eta=[4e-3]),
+        moving(presets.mapped_replayed, 0.5, **replayed),
+        moving(presets.centred_replayed, 1.0, **replayed),
     ]
 
 
