@@ -6,7 +6,8 @@
 
 Runs rules without offsets, with the match of words (`jr.with_lexical`), with the division by usage
 (`jr.with_balance`) and with both, each with the settings of its preset, on the same streams of all
-queries. No setting is chosen on the data. Then static retrieval with other weights and strengths:
+queries. No setting is chosen on the data. ``mixture`` has its default experts, and in the column
+both `jr.informed_experts`. Then static retrieval with other weights and strengths:
 
     RULE/plain, RULE/lexical, RULE/balance, RULE/both    success of the tool shown
     RULE/gain                                            both minus plain, seed by seed
@@ -43,11 +44,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     task = task_of(cfg)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {"words": np.array([words_alone(task)])}
-    plays = [(rule, column) for rule in cfg.rules for column in COLUMNS[:-1]]
+    plays = [(rule, column) for rule in cfg.rules for column in columns_of(rule)]
     for rule, column in (bar := Progress(plays, unit="rule")):
         bar.set_postfix_str(f"{rule} {column}")
         run.pause(0)
-        learner = with_offsets(factories()[rule](), cfg, column)
+        learner = learner_of(rule, column, cfg)
         found = run.result(f"{rule}-{column}", partial(played, learner, task, seeds))
         results[f"{rule}/{column}"] = found["online"]
     for rule in cfg.rules:
@@ -65,7 +66,7 @@ def check(cfg: DictConfig) -> None:
     require("balance", cfg.balance, ">= 0", lambda x: x >= 0)
     require("weights", cfg.weights, "numbers in [0, 1)", lambda xs: 0 <= min(xs) <= max(xs) < 1)
     require("strengths", cfg.strengths, "numbers >= 0", lambda xs: min(xs) >= 0)
-    known = "presets of rank-one rules: " + ", ".join(factories())
+    known = "presets, rank-one rules or mixture: " + ", ".join(factories())
     require("rules", cfg.rules, known, lambda xs: len(xs) and set(xs) <= set(factories()))
 
 
@@ -77,8 +78,17 @@ def show(cfg: DictConfig, results: Found) -> None:
     results_table(results, list(cfg.rules), COLUMNS, title)
 
 
-def with_offsets(learner: Learner, cfg: DictConfig, column: str) -> Learner:
-    """Add the offsets that a column names."""
+def columns_of(rule: str) -> tuple[str, ...]:
+    """Return the combinations of offsets with which a rule runs."""
+    return ("plain", "both") if rule == "mixture" else COLUMNS[:-1]
+
+
+def learner_of(rule: str, column: str, cfg: DictConfig) -> Learner:
+    """Make a rule with the offsets that a column names."""
+    if rule == "mixture":
+        experts = jr.informed_experts if column == "both" else jr.default_experts
+        return jr.mixture(experts(map_every=cfg.map_every))
+    learner = factories()[rule]()
     if column in ("lexical", "both"):
         learner = jr.with_lexical(learner, cfg.lexical)
     return jr.with_balance(learner, cfg.balance) if column in ("balance", "both") else learner

@@ -15,6 +15,17 @@ def configure(world, directory, *more):
     return config_of("offsets", *small, "weights=[0,0.35]", "strengths=[0,1]", *more)
 
 
+def test_a_mixture_runs_with_its_default_and_its_informed_experts(world, tmp_path):
+    cfg = configure(world, tmp_path, "rules=[mixture]", "seeds=1")
+    offsets.main(cfg)
+    found = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    assert not {"mixture/lexical", "mixture/balance"} & {*found}
+    task = task_of(cfg)
+    for column, experts in {"plain": jr.default_experts, "both": jr.informed_experts}.items():
+        run = jr.simulate(jr.mixture(experts(map_every=16)), task, seeds=[cfg.seed])
+        np.testing.assert_allclose(found[f"mixture/{column}"], run.accuracy.values)
+
+
 def test_each_rule_runs_with_each_combination(world, tmp_path):
     cfg = configure(world, tmp_path)
     offsets.main(cfg)
@@ -44,7 +55,7 @@ def test_each_rule_runs_with_each_combination(world, tmp_path):
         ("lexical=1", r"lexical must be in \[0, 1\), got 1"),
         ("balance=-1", "balance must be >= 0, got -1"),
         ("weights=[0,1]", r"weights must be numbers in \[0, 1\)"),
-        ("rules=[gready]", "rules must be presets of rank-one rules: frozen, hybrid, "),
+        ("rules=[gready]", "rules must be presets, rank-one rules or mixture: frozen, hybrid, "),
     ],
 )
 def test_settings_outside_their_range_are_refused(world, tmp_path, override, message):
