@@ -90,6 +90,7 @@ class LiveCatalogue:
         """
         available = self.state.available.at[jnp.asarray(self._rows(ids))].set(False)
         self.state = self.state._replace(available=available)
+        self._lexicon = None  # is of the available tools
 
     def redescribe(
         self, ids: Sequence[str], descriptions: Descriptions, how: How = "carry"
@@ -156,9 +157,11 @@ class LiveCatalogue:
             require("prior", given, "finite numbers", lambda _: np.isfinite(scores).all())
             require("prior", len(given), f"at most {width} scores", lambda n: n <= width)
         elif isinstance(query, str):
+            rows = np.flatnonzero(self._available)
             if self._lexicon is None:
-                self._lexicon = Lexicon(self.texts)
+                self._lexicon = Lexicon([self.texts[row] for row in rows])
             items, scores = self._lexicon.prior([normalise(query)], scores=width)
+            items = np.where(items < 0, -1, rows[items])
         elif self.learner.facts.prior_required:
             raise ValueError(
                 f"{self.learner.name!r} reads prior scores, which a vector lacks: search by text, "

@@ -68,6 +68,16 @@ def test_words_follow_what_is_added_and_redescribed(texts):
     assert "stamps" not in " ".join(index.texts)
 
 
+def test_removed_tools_have_no_scores(texts, tmp_path):
+    index = jr.Index(jr.with_lexical(jr.frozen(), 0.9, width=2), texts, log=tmp_path / "log.jsonl")
+    before = index.search(TEXTS[0], k=4)
+    index.add(["a", "b"], ["is my train late", "my late train is"])
+    index.remove(["a", "b"])
+    after = index.search(TEXTS[0], k=4)
+    assert (after.ids, after.scores) == (before.ids, before.scores)
+    assert jr.load_log(tmp_path / "log.jsonl", index.ids).rounds == 2
+
+
 def test_given_scores_replace_words(texts):
     index = jr.Index(jr.hybrid(lexical=0.9), texts)
     for one in texts.ids:
