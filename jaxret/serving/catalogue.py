@@ -153,9 +153,12 @@ class LiveCatalogue:
             return None
         items, scores = np.zeros((2, 1, 0))
         if given is not None:
-            items, scores = np.array([self._rows([*given])]), np.array([[*given.values()]])
-            require("prior", given, "finite numbers", lambda _: np.isfinite(scores).all())
+            require("prior", given, "a mapping from ids to numbers", _is_scores)
             require("prior", len(given), f"at most {width} scores", lambda n: n <= width)
+            with np.errstate(over="ignore"):  # too large for float32 becomes infinite
+                scores = np.array([[*given.values()]], np.float32)
+            require("prior", given, "finite numbers", lambda _: np.isfinite(scores).all())
+            items = np.array([self._rows([*given]) if given else []])
         elif isinstance(query, str):
             rows = np.flatnonzero(self._available)
             if self._lexicon is None:
@@ -215,6 +218,11 @@ class LiveCatalogue:
 
     def _projected(self, theta: Float[Array, "I d"]) -> Float[Array, "I d"]:
         return self.learner.init(theta, self.state.available).theta
+
+
+def _is_scores(given: Any) -> bool:
+    numbers = int | float | np.number
+    return isinstance(given, Mapping) and all(isinstance(x, numbers) for x in given.values())
 
 
 def _listed(values: Any) -> list:

@@ -87,13 +87,29 @@ def test_given_scores_replace_words(texts):
         "vector": r"'hybrid' reads prior scores, which a vector lacks: search by text, or give",
         "unknown": "no tool 'nine'",
         "nan": "prior must be finite numbers",
+        "huge": "prior must be finite numbers",
+        "list": "prior must be a mapping from ids to numbers",
+        "none": "prior must be a mapping from ids to numbers",
     }.items():
-        prior = {"vector": None, "unknown": {"nine": 1.0}, "nan": {"1": float("nan")}}[given]
+        prior = {
+            "vector": None,
+            "unknown": {"nine": 1.0},
+            "nan": {"1": float("nan")},
+            "huge": {"1": 1e300},
+            "list": [1.0],
+            "none": {"1": None},
+        }[given]
         with pytest.raises(ValueError, match=message):
             index.search(texts.queries[0], prior=prior)
     narrow = jr.Index(jr.with_lexical(jr.greedy(), width=1), texts)
     with pytest.raises(ValueError, match="prior must be at most 1 scores, got 2"):
         narrow.search(TEXTS[0], prior={"1": 1.0, "2": 0.5})
+
+
+def test_an_empty_mapping_gives_every_tool_the_score_0(texts):
+    index, static = jr.Index(jr.hybrid(lexical=0.9), texts), jr.Index(jr.frozen(), texts)
+    for query in (TEXTS[0], texts.queries[0]):
+        assert index.search(query, k=4, prior={}).ids == static.search(query, k=4).ids
 
 
 def test_a_restored_index_has_texts_and_the_priors_of_open_tickets(texts, tmp_path):
