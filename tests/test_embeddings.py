@@ -116,6 +116,11 @@ def test_encoder_template_and_chosen_settings_are_named(tmp_path):
     assert facts["settings"] == {"tau": 0.1, "eta": 0.01, "seed": 0}
 
 
+def test_the_temperature_of_the_settings_is_that_of_the_preset(small):
+    run = jr.simulate(jr.hybrid(tau=0.1, lexical=0.4), small(prior=np.eye(60, 12)))
+    assert run.embeddings().facts["settings"]["tau"] == pytest.approx(0.1)
+
+
 def test_absent_tools_are_kept_and_not_ranked(small, tmp_path):
     there = np.arange(12) % 4 > 0
     task = small(available=there)

@@ -87,6 +87,12 @@ class Rule(NamedTuple):
         return constant and (self.preconditioner is None or self.preconditioner.by_row)
 
     @property
+    def logit_tau(self) -> float | Float[Array, ""]:
+        """Temperature of the logits, that of the preset: ``tau`` times ``1 - offsets.prior``."""
+        weight = self.offsets.prior if self.offsets is not None else None
+        return self.tau if weight is None else self.tau * (1 - weight)
+
+    @property
     def reads_prior(self) -> bool:
         """True if prior scores are added to the logits."""
         return self.offsets is not None and self.offsets.prior is not None

@@ -245,7 +245,7 @@ def embeddings_of(
         offset, *axes = np.asarray(images)
         matrix = np.stack(axes, axis=1) - offset[:, None]
     rule, origin = rule_of(learner), learner.facts.origin
-    numbers = {} if rule is None else {"tau": float(rule.tau), "eta": float(rule.eta)}
+    numbers = {} if rule is None else {"tau": float(rule.logit_tau), "eta": float(rule.eta)}
     prior_weight, added = offsets_in_scores(learner, state)
     given = {} if origin is None else json.loads(origin[1])
     available = np.asarray(state.available)
