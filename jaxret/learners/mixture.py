@@ -289,7 +289,9 @@ def mixture(
         logits=logits,
         probabilities=probabilities,
         structure=blend,
-        facts=Facts(prior=max(widths)),
+        facts=Facts(
+            prior=max(widths), prior_required=all(one.facts.prior_required for one in learners)
+        ),
     )
 
 

@@ -108,6 +108,9 @@ def test_wrong_settings_and_missing_scores_are_refused(hub, small):
         lambda: jr.simulate(jr.hybrid(), small()): (
             "'hybrid' reads prior scores, and small has none: .*from_arrays"
         ),
+        lambda: jr.simulate(mixture([jr.grid(jr.hybrid, lexical=[0.2, 0.5])]), small()): (
+            "'mixture' reads prior scores, and small has none"
+        ),
         lambda: jr.simulate(jr.with_lexical(jr.greedy(), width=4), hub): (
             "up to 12 prior scores per query, and learner 'greedy.lexical' reads 4: .*width="
         ),
