@@ -165,11 +165,11 @@ def _arrays(rows: list[dict[str, Any]], task: Task | None, of_queries: Prior | N
 def _prior(rows: list[dict[str, Any]], of_queries: Prior | None) -> Prior | None:
     """Collect the prior scores of all rounds: those of the lines, or of the task's queries."""
     of_lines = [row.get("prior", {}) for row in rows]
-    width = max(map(len, of_lines), default=0)
-    if not width:
+    if not any("prior" in row for row in rows):
         if of_queries is None or any(row["position"] is None for row in rows):
             return None
         return Prior._make(np.asarray(x)[[row["position"] for row in rows]] for x in of_queries)
+    width = max(map(len, of_lines))
     items = np.full((len(rows), width), -1, np.int32)
     scores = np.zeros((len(rows), width), np.float32)
     for row, found in enumerate(of_lines):

@@ -143,6 +143,16 @@ def test_a_log_holds_the_priors_from_which_probabilities_are_restored(texts, tmp
     np.testing.assert_allclose(found.by_position, log.by_position, rtol=1e-5)
 
 
+def test_a_log_of_queries_whose_words_are_in_no_document_has_priors_without_scores(texts, tmp_path):
+    learner = jr.with_exploration(jr.with_lexical(jr.greedy(**SETTINGS), 0.6), 0.3)
+    index = jr.Index(learner, texts, log=tmp_path / "log.jsonl")
+    for text in ("zebra", "lion"):
+        index.feedback(index.search(text), worked=True)
+    log = jr.load_log(tmp_path / "log.jsonl", texts)
+    found = with_probabilities(log, learner)
+    np.testing.assert_allclose(found.by_position, log.by_position, rtol=1e-5)
+
+
 def test_a_simulated_log_reads_priors_of_the_task_on_request(texts, tmp_path):
     learner = jr.with_exploration(jr.with_lexical(jr.greedy(**SETTINGS), 0.6), 0.6)
     jr.simulate(learner, texts, exposures=200, log=tmp_path)
