@@ -166,7 +166,8 @@ class Task:
             scores = matrix_of("prior", prior)
             shape = (len(queries), len(theta))
             require("the shape of prior", scores.shape, f"{shape} [N, I]", shape.__eq__)
-            require("prior", prior, "finite", lambda _: np.isfinite(scores).all())
+            if not (finite := np.isfinite(scores).all(axis=1)).all():
+                raise ValueError(f"row {np.flatnonzero(~finite)[0]} of prior is not finite")
             given = sparse_prior(scores)
         return cls(
             name=name,
@@ -236,18 +237,22 @@ class Task:
         def pick(values):
             return None if values is None else tuple(values[row] for row in chosen)
 
-        prior = self.__dict__.get("prior", self.given_prior)  # not computed again for each part
+        def prior_of(whole):
+            return None if whole is None else Prior._make(x[chosen] for x in whole)
 
-        return replace(
+        part = replace(
             self,
             queries=self.queries[chosen],
             labels=self.labels[chosen],
             groups=self.groups[chosen],
             query_ids=tuple(self.query_ids[row] for row in chosen),
             texts=pick(self.texts),
-            given_prior=None if prior is None else Prior._make(x[chosen] for x in prior),
+            given_prior=prior_of(self.given_prior),
             dataset=None if self.dataset is None else select(self.dataset, chosen),
         )
+        if "prior" in self.__dict__:  # not computed again for each part
+            part.__dict__["prior"] = prior_of(self.prior)
+        return part
 
     def with_theta(self, theta: Float[ArrayLike, "I d"]) -> Self:
         """Replace the initial rows of the tools, such as by Tool2Vec.

@@ -1,6 +1,7 @@
 """Tasks: valid and invalid input, selections, and messages about missing parts."""
 
 import importlib.util
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -238,11 +239,20 @@ def test_a_prior_is_given_or_the_match_of_words(small):
     np.testing.assert_array_equal(part.prior.items, words.prior.items[::2])
     for prior, message in {
         "wide": r"shape of prior must be \(60, 12\) \[N, I\], got \(60, 13\)",
-        "nan": "prior must be finite",
+        "nan": "row 0 of prior is not finite$",
     }.items():
         wrong = np.zeros((60, 13)) if prior == "wide" else np.full((60, 12), np.nan)
         with pytest.raises(ValueError, match=message):
             small(prior=wrong)
+
+
+def test_a_part_with_other_documents_has_their_words(small):
+    words = small(documents=[f"tool number{i + 10}" for i in range(12)], texts=["number17"] * 60)
+    assert words.prior is not None  # computed, and taken over by parts
+    part = words.select([0, 1])
+    turned = replace(part, documents=tuple(reversed(part.documents)))
+    assert part.prior_scores().argmax(axis=1).tolist() == [7, 7]
+    assert turned.prior_scores().argmax(axis=1).tolist() == [4, 4]
 
 
 def test_words_are_left_out_on_request():
