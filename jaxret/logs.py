@@ -71,15 +71,13 @@ def take(log: Log, rows: slice | Int[np.ndarray, " n"] | Sequence[bool]) -> Log:
     )
 
 
-def load_log(path: str | Path, catalogue: Task | Sequence[str], *, prior: bool = False) -> Log:
+def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
     """Read a log.
 
     Args:
       path: file of the log.
-      catalogue: task with the tools and queries of the log; or just the ids of the tools, in the
-        order of their rows.
-      prior: whether to read the prior scores of the task's queries, for learners that use them;
-        scores that are in the log are always read.
+      catalogue: task with the tools and queries of the log, and their prior scores if it has any;
+        or just the ids of the tools, in the order of their rows.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -130,10 +128,10 @@ def load_log(path: str | Path, catalogue: Task | Sequence[str], *, prior: bool =
             f"{path}: {strays} answers to rounds that the log does not show as open were left out",
             stacklevel=2,
         )
-    return _arrays(rows, task, task.prior if prior and task is not None else None)
+    return _arrays(rows, task)
 
 
-def _arrays(rows: list[dict[str, Any]], task: Task | None, of_queries: Prior | None) -> Log:
+def _arrays(rows: list[dict[str, Any]], task: Task | None) -> Log:
     k = max((len(row["slate"]) for row in rows), default=1)
     for row in rows:
         if row["position"] is not None and task is not None:
@@ -158,17 +156,17 @@ def _arrays(rows: list[dict[str, Any]], task: Task | None, of_queries: Prior | N
         round=column("round", np.int64),
         theta=None if task is None else task.theta,
         available=None if task is None else task.available,
-        prior=_prior(rows, of_queries),
+        prior=_prior(rows, task),
     )
 
 
-def _prior(rows: list[dict[str, Any]], of_queries: Prior | None) -> Prior | None:
+def _prior(rows: list[dict[str, Any]], task: Task | None) -> Prior | None:
     """Collect the prior scores of all rounds: those of the lines, or of the task's queries."""
-    of_lines = [row.get("prior", {}) for row in rows]
     if not any("prior" in row for row in rows):
-        if of_queries is None or any(row["position"] is None for row in rows):
+        if task is None or any(row["position"] is None for row in rows) or task.prior is None:
             return None
-        return Prior._make(np.asarray(x)[[row["position"] for row in rows]] for x in of_queries)
+        return Prior._make(np.asarray(x)[[row["position"] for row in rows]] for x in task.prior)
+    of_lines = [row.get("prior", {}) for row in rows]
     width = max(map(len, of_lines))
     items = np.full((len(rows), width), -1, np.int32)
     scores = np.zeros((len(rows), width), np.float32)

@@ -146,8 +146,8 @@ def queries_of(log: Log, learner: Learner) -> Any:
     """
     if learner.facts.prior_required and log.prior is None:
         raise ValueError(
-            f"learner {learner.name!r} reads prior scores, and the log has none: read it with its "
-            "task, load_log(path, task, prior=True)"
+            f"learner {learner.name!r} reads prior scores, and the log has none: read it with a "
+            "task that has them, load_log(path, task)"
         )
     return jax.tree.map(np.asarray, query_for(learner, log.query, log.prior))
 

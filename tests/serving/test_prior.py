@@ -11,6 +11,7 @@ import pytest
 import jaxret as jr
 from jaxret.encoders.lexical import Lexicon
 from jaxret.learners.learner import query_for
+from jaxret.learners.mixture import mixture
 from jaxret.offline.snapshots import with_probabilities
 from tests.serving.indices import SETTINGS, leaves, same
 
@@ -153,17 +154,21 @@ def test_a_log_of_queries_whose_words_are_in_no_document_has_priors_without_scor
     np.testing.assert_allclose(found.by_position, log.by_position, rtol=1e-5)
 
 
-def test_a_simulated_log_reads_priors_of_the_task_on_request(texts, tmp_path):
+def test_a_simulated_log_is_read_with_the_priors_of_its_task(texts, tmp_path):
     learner = jr.with_exploration(jr.with_lexical(jr.greedy(**SETTINGS), 0.6), 0.6)
     jr.simulate(learner, texts, exposures=200, log=tmp_path)
-    plain = jr.load_log(tmp_path / "seed_0.jsonl", texts)
+    plain = jr.load_log(tmp_path / "seed_0.jsonl", replace(texts, lexical=False))
     assert plain.prior is None
-    with pytest.raises(ValueError, match=r"reads prior scores, and the log has none: .*prior=True"):
+    with pytest.raises(ValueError, match=r"reads prior scores, and the log has none: .*task"):
         with_probabilities(plain, learner)
-    log = jr.load_log(tmp_path / "seed_0.jsonl", texts, prior=True)
+    log = jr.load_log(tmp_path / "seed_0.jsonl", texts)
     np.testing.assert_allclose(
         with_probabilities(log, learner).by_position, log.by_position, rtol=1e-4
     )
     value = jr.off_policy(log, jr.with_exploration(jr.hybrid(lexical=0.9), 0.5))["DR"].estimate
     alone = jr.off_policy(log, jr.with_exploration(jr.frozen(), 0.5))["DR"].estimate
     assert value > alone + 0.1  # words show more right tools
+    experts = [jr.grid(jr.hybrid, lexical=[0.9]), jr.grid(jr.frozen, tau=[0.1])]
+    mixed = jr.with_exploration(mixture(experts), 0.5)
+    known, unknown = (jr.off_policy(one, mixed)["DR"].estimate for one in (log, plain))
+    assert known > unknown + 0.02
