@@ -5,7 +5,7 @@
                              available [I] where some tools are absent; offset [I] and
                              prior_weight [] of a learner with offsets
     embeddings.json          ids, learner, settings, encoder, template of the documents, version
-    README.md                how to rank with these files
+    embeddings.md            how to rank with these files
 
 A query q with the prior scores x ranks the available tools by
 
@@ -175,7 +175,7 @@ class Embeddings:
         save_file(arrays, folder / f"{_FILE}.safetensors")
         described = {"ids": self.ids, **self.facts}
         (folder / f"{_FILE}.json").write_text(json.dumps(described, indent=2) + "\n")
-        (folder / "README.md").write_text(_readme(arrays))
+        (folder / f"{_FILE}.md").write_text(_explained(arrays))
 
 
 def load_embeddings(folder: str | Path) -> Embeddings:
@@ -211,7 +211,7 @@ def load_embeddings(folder: str | Path) -> Embeddings:
     )
 
 
-def _readme(arrays: Mapping[str, np.ndarray]) -> str:
+def _explained(arrays: Mapping[str, np.ndarray]) -> str:
     """Describe how to rank with the arrays of a folder."""
     query = "query_matrix @ q + query_offset" if "query_matrix" in arrays else "q"
     terms = [f"theta @ ({query})" if "query_matrix" in arrays else f"theta @ {query}"]

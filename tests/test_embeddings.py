@@ -66,9 +66,9 @@ def test_offsets_are_exported_and_the_folder_says_how_to_rank_with_them(small, t
     of_run, of_saved = jr.evaluate(run, task), jr.evaluate(saved, task)
     assert {k: x.mean for k, x in of_saved.items()} == {k: x.mean for k, x in of_run.items()}
     ranks = saved.rank(task.queries, 12, None if name == "balance" else prior)
-    # the formula of the folder's README, with the arrays of its files
+    # the formula of the folder, with the arrays of its files
     arrays = load_file(tmp_path / "embeddings.safetensors")
-    formula = (tmp_path / "README.md").read_text().partition("scores = ")[2].partition("\n")[0]
+    formula = (tmp_path / "embeddings.md").read_text().partition("scores = ")[2].partition("\n")[0]
     for q, x, expected in zip(task.queries, prior, ranks, strict=True):
         scores = eval(formula, {**arrays, "q": q, "x": x})
         np.testing.assert_array_equal(np.argsort(-scores, kind="stable"), expected)
@@ -85,9 +85,12 @@ def test_the_files_can_be_read_without_jaxret(task, tmp_path):
     from safetensors.numpy import load_file
 
     run = jr.simulate(jr.centred(**SETTINGS), task, seeds=2)
+    (tmp_path / "README.md").write_text("of the owner of the folder\n")
     run.save(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "of the owner of the folder\n"
+    (tmp_path / "README.md").unlink()
     files = {path.name for path in tmp_path.iterdir()}
-    assert files == {"theta.npy", "embeddings.safetensors", "embeddings.json", "README.md"}
+    assert files == {"theta.npy", "embeddings.safetensors", "embeddings.json", "embeddings.md"}
     theta = np.load(tmp_path / "theta.npy")
     np.testing.assert_array_equal(theta, run.states.theta[0])
     arrays = load_file(tmp_path / "embeddings.safetensors")
