@@ -291,7 +291,8 @@ def prior_for(learner: Learner, task: Any) -> Prior | None:
     if prior is not None and prior.items.shape[-1] > facts.prior:
         raise ValueError(
             f"{task.name} has up to {prior.items.shape[-1]} prior scores per query, and learner "
-            f"{learner.name!r} reads {facts.prior}: give with_lexical(width=) as many"
+            f"{learner.name!r} reads {facts.prior}: give width={prior.items.shape[-1]} to "
+            "with_lexical or to the preset"
         )
     return offsets.padded(prior, (len(task),), facts.prior)
 

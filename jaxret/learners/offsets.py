@@ -73,6 +73,7 @@ def informed(
     *,
     lexical: float | None = None,
     balance: float | None = None,
+    width: int = WIDTH,
     **settings: Any,
 ) -> Learner:
     """Make a learner that uses what is known before the feedback, under the name of its preset.
@@ -83,10 +84,11 @@ def informed(
       of: preset of a rank-one learner, with or without experience replay.
       lexical: weight of the prior scores, in [0, 1); None: they are not read.
       balance: strength of the division by usage, >= 0; None: usage is not counted.
+      width: largest number of prior scores per query, >= 1.
       **settings: settings of the preset.
     """
     learner = of(**settings)
-    changed = learner if lexical is None else with_lexical(learner, lexical)
+    changed = learner if lexical is None else with_lexical(learner, lexical, width=width)
     changed = changed if balance is None else with_balance(changed, balance)
     return changed._replace(name=learner.name)
 

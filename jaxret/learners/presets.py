@@ -19,6 +19,7 @@ from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_preconditioner, with_query_map
 from jaxret.rules import estimators, policies, preconditioners, projections, query_maps, schedules
 from jaxret.rules.estimators import Estimator
+from jaxret.rules.offsets import WIDTH
 from jaxret.rules.policies import Policy
 from jaxret.rules.projections import Projection
 from jaxret.rules.query_maps import QueryMap
@@ -41,7 +42,12 @@ def frozen(*, tau: float = 0.02, k: int = 1) -> Learner:
 
 @preset
 def hybrid(
-    *, tau: float = 0.02, lexical: float = 0.35, balance: float | None = None, k: int = 1
+    *,
+    tau: float = 0.02,
+    lexical: float = 0.35,
+    balance: float | None = None,
+    k: int = 1,
+    width: int = WIDTH,
 ) -> Learner:
     """Retrieve statically by vectors and words: show the best item and learn nothing.
 
@@ -50,8 +56,10 @@ def hybrid(
       lexical: weight of the match of words against the inner product, in [0, 1).
       balance: strength of the division by usage, which needs no feedback, >= 0; None: none.
       k: items shown to the environment's reranker, >= 1.
+      width: largest number of prior scores per query, >= 1; I for a task whose `prior` has a score
+        for every tool.
     """
-    learner = with_lexical(frozen(tau=tau, k=k), lexical)
+    learner = with_lexical(frozen(tau=tau, k=k), lexical, width=width)
     learner = learner if balance is None else with_balance(learner, balance)
     return learner._replace(name="hybrid")
 

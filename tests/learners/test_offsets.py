@@ -122,6 +122,25 @@ def test_wrong_settings_and_missing_scores_are_refused(hub, small):
             call()
 
 
+def test_a_preset_reads_scores_of_every_tool():
+    scores = np.random.default_rng(0).normal(size=(60, 70))
+    task = _wide(scores)
+    alone = jr.simulate(jr.hybrid(lexical=0.3, width=70), task)
+    best = (0.7 * task.queries @ task.theta.T + 0.3 * scores).argmax(axis=1)
+    np.testing.assert_array_equal(alone.trace.item[0], best[alone.order[0]])
+    grids = [jr.grid(jr.hybrid, lexical=[0.3], width=70)]
+    grids.append(jr.grid(informed, of=jr.frozen, lexical=[0.3], width=70))
+    for grid in grids:
+        run = jr.sweep(grid, task, seeds=1).runs[0]
+        np.testing.assert_array_equal(run.trace.item, alone.trace.item)
+
+
+def _wide(scores):
+    rng = np.random.default_rng(1)
+    theta, queries = rng.normal(size=(70, 5)), rng.normal(size=(60, 5))
+    return jr.Task.from_arrays(theta, queries, rng.integers(0, 70, 60), prior=scores)
+
+
 def _narrow(tau):
     return jr.with_lexical(jr.frozen(tau=tau), width=5)
 
