@@ -12,16 +12,19 @@ The inner product alone is BM25 (Lucene's variant, library ``bm25s``), whose IDF
 share. BM25 has no upper limit, so no weight beside an inner product of vectors would suit all
 queries; the cosine has one scale for all.
 
-A word is a run of two or more letters or digits in lower case, cut to `STEM` letters, which does
-the work of a stemmer in any language that inflects at the end; English stop words are left out.
-Identifiers are split: ``getTrainDelay`` and ``get_train_delay`` are three words. Words of a query
-that are in no document do not count.
+A word is a run of two or more letters, or of two or more digits; letters are in lower case and
+without accents. Words are cut to their first `STEM` characters, which takes the place of a stemmer
+in languages whose endings change. English stop words are left out. Identifiers are split:
+``getTrainDelay`` and ``get_train_delay`` have three words. Languages that do not separate words by
+spaces, such as Chinese, Japanese and Thai, match only where a run of letters begins alike. Words of
+a query that are in no document do not count.
 
 Letters: I tools, N queries, V different words, K scores per query.
 """
 
 import logging
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -111,7 +114,7 @@ class Lexicon:
 
 def words(texts: Sequence[str]) -> list[list[str]]:
     """Split texts into the words that are compared."""
-    split = [INNER_CAPITAL.sub(" ", text) for text in texts]
+    split = [INNER_CAPITAL.sub(" ", _without_marks(text)) for text in texts]
 
     def cut(found):
         return [word[:STEM] for word in found]
@@ -125,6 +128,14 @@ def words(texts: Sequence[str]) -> list[list[str]]:
         return_ids=False,
         show_progress=False,
     )
+
+
+def _without_marks(text: str) -> str:
+    """Leave out accents and vowel signs, which Python's patterns take for the end of a word."""
+    if text.isascii():
+        return text
+    letters = unicodedata.normalize("NFKD", text)
+    return "".join(x for x in letters if not unicodedata.category(x).startswith("M"))
 
 
 def sparse_prior(scores: Float[np.ndarray, "N I"]) -> Prior:

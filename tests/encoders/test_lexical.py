@@ -26,7 +26,10 @@ def test_words_are_split_at_case_digits_and_underscores_and_cut():
     assert words(["getTrainDelay book_seats"]) == [["get", "train", "delay", "book", "seats"]]
     assert words(["HTTPServer2024, the forecasting"]) == [["http", "serve", "2024", "forec"]]
     assert words(["a x 1 is", ""]) == [[], []]  # one letter, one digit, a stop word
-    assert words(["Zürich größer"]) == [["züric", "größe"]]
+    assert words(["Zürich größer"]) == [["zuric", "große"]]
+    assert words(["caf\u00e9"]) == words(["cafe\u0301"]) == [["cafe"]]  # composed or not
+    assert words(["\u0645\u064f\u062d\u064e\u0645"]) == [["\u0645\u062d\u0645"]]  # vowel signs
+    assert words(["\u0939\u093f\u0928\u094d\u0926\u0940"]) == [["\u0939\u0928\u0926"]]
 
 
 def cosine(query, document):
