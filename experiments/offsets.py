@@ -1,4 +1,4 @@
-"""What are words and usage worth before any feedback, and beside it?
+"""What do words and usage add, without learning and with it?
 
     uv run python -m experiments.offsets                                              # DeskBank
     uv run python -m experiments.offsets dataset=ultratool dataset.path=FILE \\
@@ -14,7 +14,7 @@ both `jr.informed_experts`. Then static retrieval with other weights and strengt
     words                                                success of the best match of words alone
     static/WEIGHT/STRENGTH                               success of static retrieval
 
-The figure shows the last. 2 quiet cores: 2 minutes for DeskBank.
+The figure shows static retrieval. 2 quiet cores: 2 minutes for DeskBank.
 """
 
 from functools import partial

@@ -184,7 +184,8 @@ def first_tools(task: Task, items: int) -> Task:
     some = (task.labels < items)[:, 0]
     if not 2 <= items <= len(task.theta) or not some.any():
         raise ValueError(f"tools must be in 2 .. {len(task.theta)}, with queries, got {items}")
-    return replace(task.select(some), theta=task.theta[:items], ids=task.ids[:items])
+    few = {"theta": task.theta[:items], "ids": task.ids[:items], "lexical": False}
+    return replace(task.select(some), given_prior=None, **few)
 
 
 def measure(

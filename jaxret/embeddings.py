@@ -2,14 +2,14 @@
 
     theta.npy                [I, d], the rows in the order of the ids
     embeddings.safetensors   theta; query_matrix [d, d] and query_offset [d] of a learned map;
-                             available [I] where some tools are absent; offset [I] and
-                             prior_weight [] of a learner with offsets
+                             available [I] where some tools are absent; usage_offset [I]
+                             and prior_weight [] of a learner with offsets
     embeddings.json          ids, learner, settings, encoder, template of the documents, version
     embeddings.md            how to rank with these files
 
 A query q with the prior scores x ranks the available tools by
 
-    Theta (query_matrix q + query_offset) + prior_weight x + offset
+    Theta (query_matrix q + query_offset) + prior_weight x + usage_offset
 
 without the terms that are not in the files.
 
@@ -43,7 +43,7 @@ class Embeddings:
       query_offset: offset of the map [d]; None: no offset.
       available: mask of the available tools [I]; None: all tools.
       prior_weight: weight of a query's prior scores; None: they are not read.
-      offset: added to the scores of each tool, such as that of its usage [I]; None: nothing.
+      usage_offset: correction for usage, added to each tool's score [I]; None: nothing.
       facts: learner, settings, encoder, document template, data set and version, as JSON values.
     """
 
@@ -53,7 +53,7 @@ class Embeddings:
     query_offset: Float[np.ndarray, " d"] | None = None
     available: Bool[np.ndarray, " I"] | None = None
     prior_weight: float | None = None
-    offset: Float[np.ndarray, " I"] | None = None
+    usage_offset: Float[np.ndarray, " I"] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def map_queries(self, queries: Float[ArrayLike, "N d"]) -> Float[np.ndarray, "N d"]:
@@ -96,13 +96,13 @@ class Embeddings:
         if self.prior_weight is not None:
             if prior is None:
                 raise ValueError(
-                    f"these rows rank with prior scores, weighted by {self.prior_weight:.3g}: give "
-                    "prior=task.prior_scores()"
+                    f"these embeddings need prior scores, with the weight {self.prior_weight:.3g}: "
+                    "give prior=task.prior_scores()"
                 )
             given = np.asarray(prior, np.float32)
             require("the shape of prior", given.shape, f"{scores.shape}", scores.shape.__eq__)
             scores = scores + self.prior_weight * given
-        scores = scores if self.offset is None else scores + self.offset
+        scores = scores if self.usage_offset is None else scores + self.usage_offset
         return scores if self.available is None else np.where(self.available, scores, -np.inf)
 
     def rank(
@@ -132,7 +132,7 @@ class Embeddings:
         """Build a FAISS index of inner products over the available tools.
 
         The index must be searched with mapped queries (`map_queries`) and returns positions in
-        ``ids``. It knows no offsets: with these, sort what it finds by `scores`.
+        ``ids``. It leaves out prior scores and offsets: re-rank its results by `scores`.
 
         Raises:
           ImportError: if faiss is not installed.
@@ -169,8 +169,8 @@ class Embeddings:
             arrays["available"] = np.ascontiguousarray(self.available)
         if self.prior_weight is not None:
             arrays["prior_weight"] = np.asarray(self.prior_weight, np.float32)
-        if self.offset is not None:
-            arrays["offset"] = np.ascontiguousarray(self.offset, np.float32)
+        if self.usage_offset is not None:
+            arrays["usage_offset"] = np.ascontiguousarray(self.usage_offset, np.float32)
         np.save(folder / "theta.npy", arrays["theta"])
         save_file(arrays, folder / f"{_FILE}.safetensors")
         described = {"ids": self.ids, **self.facts}
@@ -206,7 +206,7 @@ def load_embeddings(folder: str | Path) -> Embeddings:
         query_offset=arrays.get("query_offset"),
         available=arrays.get("available"),
         prior_weight=None if (weight := arrays.get("prior_weight")) is None else float(weight),
-        offset=arrays.get("offset"),
+        usage_offset=arrays.get("usage_offset"),
         facts=facts,
     )
 
@@ -222,9 +222,9 @@ def _explained(arrays: Mapping[str, np.ndarray]) -> str:
             "x holds the prior scores of the query, one per tool: the match of its words with the "
             "documents\n(`jaxret.encoders.lexical`), unless the task was given others."
         )
-    if "offset" in arrays:
-        terms.append("offset")
-        notes.append("offset corrects for how often each tool is retrieved.")
+    if "usage_offset" in arrays:
+        terms.append("usage_offset")
+        notes.append("usage_offset corrects for how often each tool is retrieved.")
     if "available" in arrays:
         notes.append("Leave out the tools where available is false.")
     lines = ["# Embeddings of tools", "", "The score of each tool for a query, best first:", ""]

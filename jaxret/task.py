@@ -189,7 +189,7 @@ class Task:
         """Scores of the tools for each query, known before its feedback, fields [N, K].
 
         Those given to `from_arrays`, else the match of the words of queries and documents
-        (`jaxret.encoders.lexical`), computed when it is first read; None without either.
+        (`jaxret.encoders.lexical`), computed when it is first read; None if there are neither.
         """
         if self.given_prior is not None or not self.lexical:
             return self.given_prior
@@ -210,8 +210,8 @@ class Task:
         """
         if self.prior is None:
             raise ValueError(
-                f"{self.name} has no prior scores: load it with texts and lexical=True, or give "
-                "Task.from_arrays(prior=)"
+                f"{self.name} has no prior scores: give Task.from_arrays(texts=, documents=) or "
+                "(prior=), or load_task(lexical=True)"
             )
         items, scores = map(np.asarray, self.prior)
         whole = np.zeros((len(self), len(self.ids) + 1), np.float32)  # the last column is padding
@@ -388,7 +388,7 @@ def load_task(
         callable are cached only if it has a ``cache_name`` (`jaxret.encoders.callables`).
       hops: whether the steps of each query become queries of their own (ORAG Algorithm 4), for
         sources with steps.
-      lexical: whether the match of words is the prior of the queries, for learners that read it.
+      lexical: whether queries have lexical prior scores, computed when they are first read.
       **options: further options of the source.
 
     Raises:
@@ -419,7 +419,7 @@ def encoded(
         function from a tool to a text.
       cache: folder of encoded texts; None: ``$JAXRET_CACHE`` or ``~/.cache/jaxret``. Vectors of a
         callable are cached only if it has a ``cache_name`` (`jaxret.encoders.callables`).
-      lexical: whether the match of words is the prior of the queries, for learners that read it.
+      lexical: whether queries have lexical prior scores, computed when they are first read.
 
     Returns:
       The task, with its texts and data set.

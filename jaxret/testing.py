@@ -128,7 +128,7 @@ def _make_case(learner: Learner, items: int, width: int, rounds: int, key: PRNGK
         queries=jnp.asarray(queries, dtype),
         labels=jnp.asarray(np.stack([label, second], axis=1), jnp.int32),
         order=jnp.asarray(7 * np.arange(rounds) % n, jnp.int32),
-        prior=_prior(rng, learner.facts.prior, n, items, dtype),
+        prior=_prior(rng, learner.facts.prior_width, n, items, dtype),
     )
     return Case(
         learner=learner,

@@ -139,8 +139,8 @@ class Trace(NamedTuple):
       p_success: sum of p over the labels.
       loss: cross-entropy in nats, averaged over the labels that are available.
       inverse_p: sum_i 1 / p_i, which Theorem B.2 needs.
-      logit_label: theta_label . q / tau, averaged over the labels.
-      logit_sum: sum_i theta_i . q / tau, over the available items.
+      logit_label: logit of the label, offsets included, averaged over the labels.
+      logit_sum: sum of the logits, offsets included, over the available items.
     """
 
     item: Int[Array, " T"]

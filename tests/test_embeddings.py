@@ -75,7 +75,7 @@ def test_offsets_are_exported_and_the_folder_says_how_to_rank_with_them(small, t
     by_rows = saved.map_queries(task.queries) @ saved.theta.T
     assert (np.argsort(-by_rows, axis=1) != ranks).any()
     if name != "balance":
-        with pytest.raises(ValueError, match=r"rank with prior scores.*prior=task.prior_scores"):
+        with pytest.raises(ValueError, match=r"need prior scores.*prior=task.prior_scores"):
             saved.scores(task.queries)
         with pytest.raises(ValueError, match=r"shape of prior must be \(60, 12\), got \(60, 5\)"):
             saved.scores(task.queries, prior[:, :5])

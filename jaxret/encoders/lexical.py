@@ -8,9 +8,9 @@ The score is the cosine of two vectors over words, in [0, 1]:
     document   sqrt(idf_w)  f / (f + k1 (1 - b + b l / mean l))     f: occurrences in the document
     query      sqrt(idf_w)  f                                       f: occurrences in the query
 
-The inner product alone is BM25 (Lucene's variant, library ``bm25s``), whose IDF the two sides
-share. BM25 has no upper limit, so no weight beside an inner product of vectors would suit all
-queries; the cosine has one scale for all.
+The inner product alone is BM25 (Lucene's variant, library ``bm25s``), with the factor sqrt(idf) on
+each side. BM25 grows with the query, so no single weight suits all queries; the cosine is in
+[0, 1].
 
 A word is a run of two or more letters, or of two or more digits; letters are in lower case and
 without accents. Words are cut to their first `STEM` characters, which takes the place of a stemmer
@@ -34,11 +34,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy import sparse
 
+from jaxret.rules.offsets import WIDTH
 from jaxret.types import Prior
 
 K1, B = 1.2, 0.75
 STEM = 5  # letters of a word that are compared
-SCORES = 64  # tools with a score per query
 WORD = r"(?u)[^\W\d_]{2,}|\d{2,}"
 INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 CELLS = 2**23  # scores in memory at a time, before the best are kept
@@ -74,17 +74,17 @@ class Lexicon:
         self._vocabulary = {word: i for i, word in enumerate(order)}
         self._documents = _unit_rows(weights @ sparse.diags(1 / np.sqrt(self._idf)))
 
-    def prior(self, texts: Sequence[str], *, scores: int = SCORES) -> Prior:
+    def prior(self, texts: Sequence[str], *, width: int = WIDTH) -> Prior:
         """Score the tools for N queries.
 
         Args:
           texts: the queries.
-          scores: K, tools with a score per query; all others have 0. At most I are kept.
+          width: K, tools with a score per query; all others have 0. At most I are kept.
 
         Returns:
           A prior with fields [N, K], best first.
         """
-        width, queries = min(scores, self.items), self._vectors(texts)
+        width, queries = min(width, self.items), self._vectors(texts)
         items = np.full((len(texts), width), -1, np.int32)
         values = np.zeros((len(texts), width), np.float32)
         rows = max(1, CELLS // max(1, self.items))

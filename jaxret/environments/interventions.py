@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners.learner import Learner, change_rows, query_for
 from jaxret.learners.wrappers import wrap
+from jaxret.rules.offsets import without_usage
 from jaxret.runtime import over_items
 from jaxret.runtime.validate import matrix_of, require
 from jaxret.types import Choice, Feedback, PRNGKey, State
@@ -169,7 +170,8 @@ class Rewriting(NamedTuple):
         reset     the new document
         carry     the new document plus the learnt change: after + (theta - before)
 
-    It applies to all rows of the tool (`jaxret.learners.learner.change_rows`). Rows of unchanged
+    It applies to all rows of the tool (`jaxret.learners.learner.change_rows`); reset also sets its
+    usage back (`jaxret.rules.offsets`). Rows of unchanged
     documents do not change. A live index does the same tool by tool (`jaxret.serving.catalogue`).
     """
 
@@ -210,7 +212,10 @@ class Rewriting(NamedTuple):
             moved = after if self.how == "reset" else projected(after + theta - before)
             return jnp.where(rewritten, moved, theta)
 
-        return change_rows(learner, state, move)
+        new = change_rows(learner, state, move)
+        if self.how == "carry":
+            return new
+        return new._replace(extra=without_usage(new.extra, rewritten[:, 0]))
 
 
 def geometric_delay(*, mean: float, longest: int | None = None) -> Delay:

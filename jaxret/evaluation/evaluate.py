@@ -310,7 +310,7 @@ def _of_run(run: Any, task: Task, masks: Bool[np.ndarray, "S N"] | None) -> Call
 
 def _of_embeddings(found: Embeddings, task: Task) -> Callable:
     _require_ids(found.ids, task)
-    if found.prior_weight is None and found.offset is None:
+    if found.prior_weight is None and found.usage_offset is None:
         return _of_rows(found.theta, found.map_queries(task.queries), task, found.available)
     _require_shape(found.theta.shape, task)
     prior = None if found.prior_weight is None else task.prior_scores()

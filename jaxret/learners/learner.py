@@ -3,7 +3,7 @@
     slate <- act(state, query, key)                  chooses the items to show
     state <- update(state, query, choice, feedback)  learns from the feedback
 
-A query is its vector [d]; for a learner that reads prior scores (``facts.prior``) it is a
+A query is its vector [d]; for a learner that reads prior scores (``facts.prior_width``) it is a
 `jaxret.types.Query`, the vector with the scores. Only oracles are given labels: loss and regret are
 measured outside the learner (`jaxret.simulation.scan`). Most learners are rank one and are built by
 `jaxret.learners.rank_one`; `jr.check_learner` tests any learner against this contract.
@@ -41,7 +41,7 @@ class Act(Protocol):
 
     Args:
       state: state of the learner.
-      query: embedding [d].
+      query: embedding [d], or a `jaxret.types.Query` if ``facts.prior_width`` is not 0.
       key: consumed.
     """
 
@@ -53,7 +53,7 @@ class Update(Protocol):
 
     Args:
       state: state in which the slate was shown.
-      query: embedding [d].
+      query: embedding [d], or a `jaxret.types.Query` if ``facts.prior_width`` is not 0.
       choice: item that was used, and its propensity.
       feedback: reward, whether it was observed, and the labels if the learner is an oracle.
     """
@@ -68,7 +68,7 @@ class PerItem(Protocol):
 
     Args:
       state: state of the learner.
-      query: embedding [d].
+      query: embedding [d], or a `jaxret.types.Query` if ``facts.prior_width`` is not 0.
     """
 
     def __call__(self, state: State, query: Float[Array, " d"]) -> Float[Array, " I"]: ...
@@ -79,7 +79,7 @@ class Scores(Protocol):
 
     Args:
       state: state of the learner.
-      queries: embeddings [N, d].
+      queries: embeddings [N, d], or a `jaxret.types.Query` if ``facts.prior_width`` is not 0.
     """
 
     def __call__(self, state: State, queries: Float[Array, "N d"]) -> Float[Array, "N I"]: ...
@@ -129,7 +129,7 @@ class Facts(NamedTuple):
 
     Attributes:
       oracle: whether `update` is given the labels.
-      prior: K, prior scores per query that the learner reads; its functions are then given a
+      prior_width: K, prior scores per query that the learner reads; its functions are then given a
         `jaxret.types.Query` in place of a vector. 0: it reads vectors alone.
       prior_required: whether the learner refuses a task without prior scores.
       origin: name of the preset that made the learner, and the settings as JSON, from which
@@ -137,7 +137,7 @@ class Facts(NamedTuple):
     """
 
     oracle: bool = False
-    prior: int = 0
+    prior_width: int = 0
     prior_required: bool = False
     origin: tuple[str, str] | None = None
 
@@ -257,11 +257,11 @@ def query_for(learner: Learner, query: Any, prior: Prior | None = None) -> Any:
       The vectors, or a `jaxret.types.Query` if the learner reads priors.
     """
     vector = vector_of(query)
-    if not learner.facts.prior:
+    if not learner.facts.prior_width:
         return vector
     if isinstance(query, Query) and prior is None:
         prior = query.prior
-    return Query(vector, offsets.padded(prior, vector.shape[:-1], learner.facts.prior))
+    return Query(vector, offsets.padded(prior, vector.shape[:-1], learner.facts.prior_width))
 
 
 def prior_for(learner: Learner, task: Any) -> Prior | None:
@@ -280,21 +280,21 @@ def prior_for(learner: Learner, task: Any) -> Prior | None:
         than it reads.
     """
     facts = learner.facts
-    if not facts.prior:
+    if not facts.prior_width:
         return None
     prior = task.prior
     if facts.prior_required and prior is None:
         raise ValueError(
-            f"learner {learner.name!r} reads prior scores, and {task.name} has none: load it with "
-            "texts and lexical=True, or give Task.from_arrays(prior=)"
+            f"learner {learner.name!r} reads prior scores, and {task.name} has none: give "
+            "Task.from_arrays(texts=, documents=) or (prior=), or load_task(lexical=True)"
         )
-    if prior is not None and prior.items.shape[-1] > facts.prior:
+    if prior is not None and prior.items.shape[-1] > facts.prior_width:
         raise ValueError(
             f"{task.name} has up to {prior.items.shape[-1]} prior scores per query, and learner "
-            f"{learner.name!r} reads {facts.prior}: give width={prior.items.shape[-1]} to "
+            f"{learner.name!r} reads {facts.prior_width}: give width={prior.items.shape[-1]} to "
             "with_lexical or to the preset"
         )
-    return offsets.padded(prior, (len(task),), facts.prior)
+    return offsets.padded(prior, (len(task),), facts.prior_width)
 
 
 class Acting(NamedTuple):

@@ -184,17 +184,19 @@ def mixture(
       policy: maps the mixed probabilities to the items shown; None: greedy.
 
     Raises:
-      ValueError: if an expert is an oracle or has no softmax, the prior has another length, or a
-        number is out of its range.
+      ValueError: if an expert is an oracle or has no softmax, experts read different numbers of
+        prior scores, the prior has another length, or a number is out of its range.
     """
     kinds = default_experts() if experts is None else list(experts)
     require("experts", kinds, "one grid or more", len)
     learners = [kind.learner(g) for kind in kinds for g in range(len(kind.settings))]
     for one in learners:
         _require_expert(one)
-    widths = {one.facts.prior for one in learners}
-    different = "one number of prior scores (width) for all experts that read them"
-    require("experts", sorted(widths), different, lambda _: len(widths - {0}) <= 1)
+    widths = {one.facts.prior_width for one in learners}
+    if len(widths - {0}) > 1:
+        raise ValueError(
+            f"experts that read prior scores must have one width, got {sorted(widths - {0})}"
+        )
     require("alpha", alpha, "in [0, 1)", lambda x: 0 <= x < 1)
     require("beta", beta, "> 0", lambda x: x > 0)
     require("floor", floor, "in (0, 0.5)", lambda x: 0 < x < 0.5)
@@ -290,7 +292,8 @@ def mixture(
         probabilities=probabilities,
         structure=blend,
         facts=Facts(
-            prior=max(widths), prior_required=all(one.facts.prior_required for one in learners)
+            prior_width=max(widths),
+            prior_required=all(one.facts.prior_required for one in learners),
         ),
     )
 

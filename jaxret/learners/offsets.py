@@ -1,10 +1,11 @@
-"""Learners that use what is known before the feedback: prior scores, and usage.
+"""Wrappers that add prior scores and usage to the logits.
 
     with_lexical(greedy(), weight=0.35)          adds the match of words to the logits
     with_balance(greedy(), strength=1.0)         divides by how often an item is retrieved
 
 `jaxret.rules.offsets` has the formulas. Both keep the form of the learner: it stays rank one, with
-its estimator, policy, query map and experience replay, and keeps its blocked form.
+its estimator, policy, query map and experience replay, and keeps its blocked form. They are applied
+before `jaxret.learners.guarded.guarded`, and to the experts of a mixture one by one.
 
 Letters: K prior scores per query.
 """
@@ -20,7 +21,9 @@ from jaxret.runtime.validate import as_number, require
 
 
 def with_lexical(learner: Learner, weight: float = 0.35, *, width: int = WIDTH) -> Learner:
-    """Add the prior scores of the query to the logits, which are lexical unless others are given.
+    """Add the prior scores of the query to the logits.
+
+    They are the match of words unless the task was given others.
 
     The logits become ``((1 - weight) theta_i . u + weight x_i) / tau`` (`jaxret.rules.offsets`).
 
@@ -28,7 +31,7 @@ def with_lexical(learner: Learner, weight: float = 0.35, *, width: int = WIDTH) 
       learner: rank-one learner, with or without experience replay. Experts of a mixture are wrapped
         one by one.
       weight: weight of the scores x against inner products, in [0, 1).
-      width: K >= 1, prior scores per query; a task may have fewer, and not more.
+      width: K >= 1, largest number of prior scores per query; a task with more is refused.
 
     Raises:
       ValueError: if the learner is not rank one or has a weight, or a number is out of its range.
@@ -39,8 +42,10 @@ def with_lexical(learner: Learner, weight: float = 0.35, *, width: int = WIDTH) 
 
     def change(rule):
         if rule.reads_prior:
-            raise ValueError(f"learner {learner.name!r} already has a lexical weight: give one")
-        offsets = (rule.offsets or Offsets())._replace(prior=weight, width=width)
+            raise ValueError(
+                f"learner {learner.name!r} already has a lexical weight: call with_lexical once"
+            )
+        offsets = (rule.offsets or Offsets())._replace(weight=weight, width=width)
         return rule._replace(tau=rule.tau / (1 - weight), offsets=offsets)
 
     return _with_rule(learner, f"{learner.name}+lexical", change)
@@ -62,8 +67,10 @@ def with_balance(learner: Learner, strength: float = 1.0) -> Learner:
 
     def change(rule):
         if rule.is_balanced:
-            raise ValueError(f"learner {learner.name!r} already has a balance: give one strength")
-        return rule._replace(offsets=(rule.offsets or Offsets())._replace(balance=strength))
+            raise ValueError(
+                f"learner {learner.name!r} already has a balance: call with_balance once"
+            )
+        return rule._replace(offsets=(rule.offsets or Offsets())._replace(strength=strength))
 
     return _with_rule(learner, f"{learner.name}+balance", change)
 
@@ -76,9 +83,9 @@ def informed(
     width: int = WIDTH,
     **settings: Any,
 ) -> Learner:
-    """Make a learner that uses what is known before the feedback, under the name of its preset.
+    """Make the learner of a preset with prior scores, usage or both; it keeps the preset's name.
 
-    It is a factory of its own, for grids: ``grid(informed, of=jr.centred, lexical=[0.2, 0.35])``.
+    For grids: ``grid(informed, of=jr.centred, lexical=[0.2, 0.35])``.
 
     Args:
       of: preset of a rank-one learner, with or without experience replay.
@@ -102,6 +109,6 @@ def _with_rule(learner: Learner, name: str, change: Callable[[Rule], Rule]) -> L
     if (rule := rule_of(learner)) is None:
         raise ValueError(
             f"learner {learner.name!r} is not rank one: prior scores and usage need the parts of a "
-            "rank-one learner (of a mixture, wrap the experts)"
+            "rank-one learner (of a mixture, wrap the experts; wrap before `guarded`)"
         )
     return from_rule(name, change(rule))

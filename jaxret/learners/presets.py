@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxret.learners.learner import Learner
 from jaxret.learners.minibatch import adamw
-from jaxret.learners.offsets import with_balance, with_lexical
+from jaxret.learners.offsets import informed
 from jaxret.learners.rank_one import rank_one
 from jaxret.learners.registry import preset
 from jaxret.learners.replay import with_experience_replay
@@ -54,14 +54,13 @@ def hybrid(
     Args:
       tau: temperature of the softmax, which usage depends on, > 0.
       lexical: weight of the match of words against the inner product, in [0, 1).
-      balance: strength of the division by usage, which needs no feedback, >= 0; None: none.
+      balance: strength of the division by usage, >= 0; None: usage is not counted.
       k: items shown to the environment's reranker, >= 1.
       width: largest number of prior scores per query, >= 1; I for a task whose `prior` has a score
         for every tool.
     """
-    learner = with_lexical(frozen(tau=tau, k=k), lexical, width=width)
-    learner = learner if balance is None else with_balance(learner, balance)
-    return learner._replace(name="hybrid")
+    made = informed(of=frozen, lexical=lexical, balance=balance, width=width, tau=tau, k=k)
+    return made._replace(name="hybrid")
 
 
 @preset

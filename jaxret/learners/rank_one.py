@@ -60,8 +60,8 @@ class Rule(NamedTuple):
       query_map: learnt map of the queries, shared by all items; None: no map.
       map_every: rounds between two updates of the query map.
       preconditioner: preconditioner of the rows' steps; None: none.
-      offsets: weights of what is known before the feedback; None: nothing is. ``tau`` is then the
-        temperature of the rows, ``1 / (1 - offsets.prior)`` times that of the logits.
+      offsets: weights of prior scores and usage in the logits; None: neither is used. With a
+        weight w ``tau`` is the temperature of the rows, ``1 / (1 - w)`` times that of the logits.
     """
 
     policy: Policy
@@ -88,19 +88,19 @@ class Rule(NamedTuple):
 
     @property
     def logit_tau(self) -> float | Float[Array, ""]:
-        """Temperature of the logits, that of the preset: ``tau`` times ``1 - offsets.prior``."""
-        weight = self.offsets.prior if self.offsets is not None else None
+        """Temperature of the logits, that of the preset: ``tau`` times ``1 - offsets.weight``."""
+        weight = self.offsets.weight if self.offsets is not None else None
         return self.tau if weight is None else self.tau * (1 - weight)
 
     @property
     def reads_prior(self) -> bool:
         """True if prior scores are added to the logits."""
-        return self.offsets is not None and self.offsets.prior is not None
+        return self.offsets is not None and self.offsets.weight is not None
 
     @property
     def is_balanced(self) -> bool:
-        """True if items are divided by their usage."""
-        return self.offsets is not None and self.offsets.balance is not None
+        """True if probabilities are divided by usage."""
+        return self.offsets is not None and self.offsets.strength is not None
 
     def pack(self, maps: Any, memory: Any, usage: Any) -> Any:
         """Return ``State.extra``.
@@ -191,9 +191,9 @@ def rank_one(
 def from_rule(name: str, rule: Rule) -> Learner:
     """Build the learner of a rule.
 
-    ``State.extra`` is (query map, memory of the preconditioner), then the usage if it is balanced;
-    or () if only rows are learnt. The query map is a `jaxret.rules.query_maps.TiledMap` if it is
-    updated once per tile.
+    ``State.extra`` is (query map, memory of the preconditioner, usage) with a balance, else (query
+    map, memory), or () without either; a part that is missing is (). The query map is a
+    `jaxret.rules.query_maps.TiledMap` if it is updated once per tile.
     """
 
     def init(theta, available=None):
@@ -241,7 +241,7 @@ def from_rule(name: str, rule: Rule) -> Learner:
         structure=rule,
         facts=Facts(
             oracle=not rule.estimator.bandit,
-            prior=rule.offsets.width if rule.offsets is not None and rule.reads_prior else 0,
+            prior_width=rule.offsets.width if rule.offsets is not None and rule.reads_prior else 0,
             prior_required=rule.reads_prior,
         ),
     )

@@ -3,10 +3,10 @@
     z_i = ((1 - w) theta_i . u + w x_i) / tau  -  s ln m_i
 
 with x_i the prior score of the item for the query, such as the match of their words, and m_i the
-item's usage so far: the mean of its probability by the model without the last term, over the
-probability 1 / I of an even model. An item that is near every query (a hub) is retrieved too often;
-dividing by its usage corrects that. Both need no feedback, so a learner is better from its first
-query on.
+usage of the item: the mean over past rounds of I p_i, with p the softmax of the logits without the
+last term; 1 if all items are equally likely. An item that is near every query (a hub) is retrieved
+too often, and dividing by its usage corrects that. Neither term depends on rewards: prior scores
+help from the first query, and usage starts even and changes with each round whose feedback arrives.
 
 The gradient in Theta is ``(1 - w) c u^T / tau``, of rank one as before, so every estimator, policy
 and projection applies; with the offsets given, the loss is convex in Theta. A rule stores the
@@ -14,9 +14,8 @@ temperature ``tau / (1 - w)``, by which rows and steps are divided, and the logi
 
     z_i = (theta_i . u + w / (1 - w) x_i) / tau  -  s ln m_i
 
-Usage begins as after `FIRST` even queries, and counts the rounds whose feedback was observed and in
-which the item was available; in a round with n available items the probability is compared with
-1 / n. So an absent item is neither rewarded nor punished for its absence.
+Usage starts at 1, with the weight of `FIRST` rounds. It is a mean over the rounds in which the item
+was available, of n p_i in a round with n available items, so that absence does not change it.
 
 Sources: inverted softmax, Smith et al. (2017); CSLS, Conneau et al. (2018); QB-Norm, Bogolin et al.
 (2022); logit adjustment, Menon et al. (2021); hubs, Radovanovic et al. (2010).
@@ -24,30 +23,31 @@ Sources: inverted softmax, Smith et al. (2017); CSLS, Conneau et al. (2018); QB-
 Letters: I items, K items with a prior score.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
 from jaxret.types import Prior
 
-FIRST = 20.0  # even queries that usage begins with
-WIDTH = 64  # prior scores per query
+FIRST = 20.0  # rounds that the first usage weighs as much as
+WIDTH = 64  # largest number of prior scores per query
 
 
 class Offsets(NamedTuple):
     """The offsets of a rule.
 
     Attributes:
-      prior: weight w of the prior scores, in [0, 1); None: the scores are not read.
-      balance: strength s of the division by usage, >= 0; None: usage is not counted.
-      width: K, prior scores per query.
+      weight: weight w of the prior scores, in [0, 1); None: the scores are not read.
+      strength: strength s of the division by usage, >= 0; None: usage is not counted.
+      width: K, largest number of prior scores per query.
     """
 
-    prior: float | Float[Array, ""] | None = None
-    balance: float | Float[Array, ""] | None = None
+    weight: float | Float[Array, ""] | None = None
+    strength: float | Float[Array, ""] | None = None
     width: int = WIDTH
 
 
@@ -55,7 +55,7 @@ class Usage(NamedTuple):
     """How often the model retrieves each item.
 
     Attributes:
-      mean: mean probability of each item over that of an even model [I].
+      mean: mean of n p_i over the rounds of each item [I].
       count: rounds in the mean, `FIRST` at the start [I].
     """
 
@@ -82,28 +82,35 @@ def of_prior(
     Returns:
       [..., I].
     """
-    assert offsets.prior is not None
-    return offsets.prior / (1.0 - offsets.prior) / tau * scores
+    assert offsets.weight is not None
+    return offsets.weight / (1.0 - offsets.weight) / tau * scores
 
 
 def of_usage(offsets: Offsets, usage: Usage) -> Float[Array, " I"]:
     """Compute the offsets of usage, ``-s ln m_i``.
 
+    Args:
+      offsets: offsets of the rule, with a strength.
+      usage: usage before the round.
+
     Returns:
       [I].
     """
-    assert offsets.balance is not None
-    return -offsets.balance * jnp.log(usage.mean)
+    assert offsets.strength is not None
+    return -offsets.strength * jnp.log(usage.mean)
 
 
 def counted(offsets: Offsets, usage: Usage, logits: Float[Array, " I"], axis: Axis) -> Usage:
-    """Count a round.
+    """Update the usage by one round.
 
     Args:
       offsets: offsets of the rule.
       usage: usage before the round.
       logits: logits of the round, offsets included [I]; minus infinity for absent items.
       axis: the mesh axis of the items, or None.
+
+    Returns:
+      The usage after the round.
     """
     p = over_items.softmax(logits - of_usage(offsets, usage), axis)
     available = jnp.isfinite(logits)
@@ -111,6 +118,22 @@ def counted(offsets: Offsets, usage: Usage, logits: Float[Array, " I"], axis: Ax
     count = usage.count + available
     mean = usage.mean + jnp.where(available, relative - usage.mean, 0.0) / count
     return Usage(mean, count)
+
+
+def without_usage(tree: Any, items: Bool[Array, " I"]) -> Any:
+    """Set the usage of some items back to the start, wherever it is in a state.
+
+    Args:
+      tree: state of a learner, or a part of it.
+      items: mask of the items whose usage is forgotten [I].
+    """
+
+    def reset(part):
+        if not isinstance(part, Usage):
+            return part
+        return Usage(jnp.where(items, 1.0, part.mean), jnp.where(items, FIRST, part.count))
+
+    return jax.tree.map(reset, tree, is_leaf=lambda part: isinstance(part, Usage))
 
 
 def padded(prior: Prior | None, shape: tuple[int, ...], width: int) -> Prior:

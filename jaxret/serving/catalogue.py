@@ -20,6 +20,7 @@ from jaxret.data.templates import normalise
 from jaxret.encoders.lexical import Lexicon
 from jaxret.environments.interventions import How
 from jaxret.learners.learner import Learner, change_rows
+from jaxret.rules.offsets import without_usage
 from jaxret.runtime.validate import require, require_different
 from jaxret.task import Task
 from jaxret.types import Prior, State
@@ -45,7 +46,8 @@ class LiveCatalogue:
         self.names: list[str] = list(task.ids)  # tool of each row, including removed tools
         self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(available))
         self.starts = np.array(self.state.theta)  # initial value of each row
-        self.texts = list(task.documents or [""] * len(task.ids))  # "": described by a vector
+        words = task.documents if task.lexical else None
+        self.texts = list(words or [""] * len(task.ids))  # "": no words are matched
         self._lexicon: Lexicon | None = None
 
     @property
@@ -137,7 +139,7 @@ class LiveCatalogue:
         return np.stack(rows)
 
     def _reword(self, rows: list[int], descriptions: Descriptions) -> None:
-        """Keep the texts of descriptions, for the match of words."""
+        """Store the texts whose words are matched."""
         for row, one in zip(rows, _listed(descriptions), strict=True):
             self.texts[row] = normalise(one) if isinstance(one, str) else ""
         self._lexicon = None
@@ -149,7 +151,9 @@ class LiveCatalogue:
           query: a text, whose words are matched with the tools' texts; or a vector.
           given: id -> score, in place of the match of words; None: the match of words.
         """
-        if not (width := self.learner.facts.prior):
+        if not (width := self.learner.facts.prior_width):
+            reads = f"None for {self.learner.name!r}, which reads no prior scores"
+            require("prior", given, reads, lambda x: x is None)
             return None
         items, scores = np.zeros((2, 1, 0))
         if given is not None:
@@ -159,16 +163,16 @@ class LiveCatalogue:
                 scores = np.array([[*given.values()]], np.float32)
             require("prior", given, "finite numbers", lambda _: np.isfinite(scores).all())
             items = np.array([self._rows([*given]) if given else []])
-        elif isinstance(query, str):
+        elif isinstance(query, str) and any(self.texts):
             rows = np.flatnonzero(self._available)
             if self._lexicon is None:
                 self._lexicon = Lexicon([self.texts[row] for row in rows])
-            items, scores = self._lexicon.prior([normalise(query)], scores=width)
+            items, scores = self._lexicon.prior([normalise(query)], width=width)
             items = np.where(items < 0, -1, rows[items])
         elif self.learner.facts.prior_required:
             raise ValueError(
-                f"{self.learner.name!r} reads prior scores, which a vector lacks: search by text, "
-                "or give prior="
+                f"{self.learner.name!r} reads prior scores, which this query lacks: give prior=, "
+                "or search by text where the tools have texts"
             )
         missing = ((0, 0), (0, width - items.shape[1]))
         items = np.pad(items.astype(np.int32), missing, constant_values=-1)
@@ -213,6 +217,9 @@ class LiveCatalogue:
         state = self.state
         if how != "keep":
             state = change_rows(self.learner, state, described)
+        if how == "reset":
+            mask = jnp.zeros(len(theta), bool).at[where].set(True)
+            state = state._replace(extra=without_usage(state.extra, mask))
         self.starts[rows] = starts
         self.state = state._replace(available=state.available.at[where].set(True))
 

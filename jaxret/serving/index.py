@@ -93,8 +93,8 @@ class Index(LiveCatalogue):
         Args:
           query: a text, if the task has an encoder, or a vector [d].
           k: tools on the ticket; fewer if fewer are available.
-          prior: id -> score known beforehand, for a learner that reads prior scores; None: the
-            match of the words of a text.
+          prior: score of each tool id, for a learner that reads prior scores; tools left out have
+            0. None: the match of the words of a text.
 
         Raises:
           ValueError: if the width of the query differs, k is below the learner's slate, or prior

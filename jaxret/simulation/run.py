@@ -256,7 +256,7 @@ def embeddings_of(
         query_offset=offset,
         available=None if available.all() else available,
         prior_weight=prior_weight,
-        offset=added,
+        usage_offset=added,
         facts={
             "learner": learner.name,
             "settings": {**given, **numbers, **(settings or {})},
@@ -271,7 +271,7 @@ def embeddings_of(
 def offsets_in_scores(
     learner: Learner, state: State
 ) -> tuple[float | None, Float[np.ndarray, " I"] | None]:
-    """Return the offsets of a rank-one learner in the unit of ``theta . u``.
+    """Return the offsets of a rank-one learner times tau, to be added to ``theta . u``.
 
     Args:
       learner: any learner; one without offsets has neither.
@@ -287,7 +287,7 @@ def offsets_in_scores(
         rule = rule_of(learner)
     if rule is None or rule.offsets is None:
         return None, None
-    prior, tau = rule.offsets.prior, float(rule.tau)
+    prior, tau = rule.offsets.weight, float(rule.tau)
     weight = None if prior is None else float(prior / (1 - prior))
     if not rule.is_balanced:
         return weight, None

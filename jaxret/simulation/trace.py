@@ -24,8 +24,8 @@ class Measured(NamedTuple):
       p_success: sum of p over the labels.
       loss: -log p, averaged over the labels.
       inverse_p: sum_i 1 / p_i.
-      logit_label: theta . q / tau, averaged over the labels.
-      logit_sum: sum_i theta_i . q / tau.
+      logit_label: logit, averaged over the labels.
+      logit_sum: sum of the logits over the available items.
     """
 
     p_success: Float[Array, ""]

@@ -83,7 +83,7 @@ def final_regrets(run: Evidence) -> Float[np.ndarray, " S"]:
     require_seeds(run)
     compared: Any
     if run.offsets is not None:
-        compared = run.offsets.of_comparator
+        compared = run.offsets.comparator_loss
     else:
         stream, tau = run.stream, run.rule.tau
         compared = losses(run.comparator, stream.queries, stream.labels, tau=tau)
@@ -329,7 +329,7 @@ def every_item_available(run: Evidence) -> Assumption:
 def same_start(run: Evidence) -> Assumption:
     """Assume that round 1 has the loss of Theta_1, as a check of trace, stream and temperature."""
     if run.offsets is not None:
-        return _starts_with(run, run.offsets.of_start[:, 0])
+        return _starts_with(run, run.offsets.start_loss[:, 0])
     first = np.asarray(run.stream.order)[:, 0]
     queries, labels = np.asarray(run.stream.queries)[first], np.asarray(run.stream.labels)[first]
     z = queries @ np.asarray(run.theta_1).T / float(run.rule.tau)
@@ -339,6 +339,7 @@ def same_start(run: Evidence) -> Assumption:
 
 
 def _starts_with(run: Evidence, start: Float[np.ndarray, " S"]) -> Assumption:
+    """Compare the first loss of each seed with the loss of Theta_1."""
     off = np.abs(np.asarray(run.trace.loss)[:, 0] - start) / (1.0 + start)
     return at_most("the run starts at Theta_1: first loss off by", off.max(), _CLOSE)
 

@@ -21,20 +21,17 @@ from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.mixture import blend_of
 from jaxret.learners.rank_one import rule_of
 from jaxret.simulation.run import Run
-from jaxret.task import Task
 from jaxret.theory import (
     duality,
     gradient_noise,
     mistakes,
     mixture,
-    offsets,
     projected,
     square_loss,
     theorems,
 )
 from jaxret.theory.assumptions import Evidence
 from jaxret.theory.comparators import Comparator
-from jaxret.theory.offsets import RoundOffsets
 from jaxret.theory.regret import Regret, ball_radius, regret, start_of, temperature
 from jaxret.theory.rerun import rerun_for
 from jaxret.theory.theorems import Bound, Measured
@@ -141,7 +138,7 @@ def bounds(
         trace=run.trace,
         comparator=measured.comparator.theta,
         always_available=jnp.ones(len(task.theta), bool),  # `start_of` refuses other runs
-        offsets=None if rule.offsets is None else _round_offsets(run, measured, task),
+        offsets=measured.offsets,
     )
     noise_rate, watches = _noise_rate(run), {"dual": duality.watch(run)}
     if not noise_rate:
@@ -158,10 +155,6 @@ def bounds(
         if rule.offsets is None:  # their proofs are about Theta q alone
             statements += [Statement(*one, WRONG) for one in _mistakes(evidence)]
     return statements + _dual(run, measured, duality.dual(run, comparator_tau, seen["dual"]), tau)
-
-
-def _round_offsets(run: Run, regret: Regret, task: Task) -> RoundOffsets:
-    return offsets.measured(run, regret.comparator.theta, jnp.asarray(task.theta))
 
 
 def _theorems(evidence: Evidence, noise_rate: float) -> list[Bound]:

@@ -1,8 +1,8 @@
 """What offsets change in statements about runs (`jaxret.rules.offsets`).
 
 The loss of a round with offsets o_t [I] is ``l_t(Theta) = -log softmax(Theta q_t + o_t)_{i*}``, and
-the comparator of its regret is given the same offsets: it is the best rows beside the words and the
-usage that the run had, not the best ranking of all. (q stands for q / tau.)
+the comparator of its regret is given the same offsets: it is the best Theta given the prior scores
+and the usage of the run. (q stands for q / tau.)
 
 **Theorem 5.1 and its relatives hold unchanged.** o_t depends on the query and, through the usage,
 on rows of earlier rounds alone, so it is known before the draw of round t. Given the past, l_t is a
@@ -41,8 +41,8 @@ from jaxret.types import State
 class RoundOffsets(NamedTuple):
     """Numbers of each round that depend on its offsets; fields [S, T]."""
 
-    of_comparator: Float[np.ndarray, "S T"]  # l_t(U)
-    of_start: Float[np.ndarray, "S T"]  # l_t(Theta_1)
+    comparator_loss: Float[np.ndarray, "S T"]  # l_t(U)
+    start_loss: Float[np.ndarray, "S T"]  # l_t(Theta_1)
     bias: Float[np.ndarray, "S T"]  # 2 o_{i*} - sum_i o_i
 
 

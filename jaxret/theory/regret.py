@@ -5,8 +5,8 @@
     regret(run).final                                   against the comparator that fits
 
 The comparator is one Theta that scores unmapped queries: the best rows in the ball if the learner
-projects onto a ball, else the proximal comparator. It is given the same offsets as the learner
-(`jaxret.theory.offsets`). For a learner without a rule, whose projection
+projects onto a ball, else the proximal comparator. It is given the offsets of a rank-one learner
+without experience replay (`jaxret.theory.offsets`). For a learner without a rule, whose projection
 is unknown, the comparator is the best Theta whose rows are no longer than the longest row of
 Theta_1. Tools that are absent in all rounds are left out.
 
@@ -15,7 +15,6 @@ Letters: I items, d width, N queries, S seeds, T rounds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +30,7 @@ from jaxret.simulation.run import Run
 from jaxret.task import Task
 from jaxret.theory import comparators, offsets
 from jaxret.theory.comparators import Comparator, losses
+from jaxret.theory.offsets import RoundOffsets
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,10 +40,12 @@ class Regret:
     Attributes:
       curve: regret after each round [S, T].
       comparator: Theta that is subtracted, and the accuracy of the search for it.
+      offsets: what the offsets of each round change; None for a learner without offsets.
     """
 
     curve: Float[np.ndarray, "S T"]
     comparator: Comparator
+    offsets: RoundOffsets | None = None
 
     @property
     def final(self) -> Estimate:
@@ -110,12 +112,11 @@ def regret(
         against = comparator(run, tau=tau if rule_of(run.learner) is None else None)
     elif not isinstance(against, Comparator):
         against = _given(jnp.asarray(against), run)
-    its_losses: Any
     if offsets.has_offsets(run):
-        its_losses = offsets.measured(run, against.theta, jnp.asarray(task.theta)).of_comparator
-    else:
-        queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
-        its_losses = losses(against.theta, queries, labels, tau=tau)
+        own = offsets.measured(run, against.theta, jnp.asarray(task.theta))
+        curve = cumulative_regret(run.trace.loss, own.comparator_loss, run.order)
+        return Regret(curve, against, own)
+    its_losses = losses(against.theta, jnp.asarray(task.queries), jnp.asarray(task.labels), tau=tau)
     return Regret(cumulative_regret(run.trace.loss, its_losses, run.order), against)
 
 
@@ -208,6 +209,8 @@ def start_of(run: Run) -> Task:
     positions[rows] = np.arange(len(rows))
     return replace(
         start,
+        given_prior=None,  # its positions are those of the whole catalogue
+        lexical=False,
         ids=tuple(task.ids[row] for row in rows),
         theta=start.theta[rows],
         labels=positions[task.labels],

@@ -77,10 +77,10 @@ def test_the_best_are_kept_and_a_long_list_of_queries_is_cut_into_parts(monkeypa
     rng = np.random.default_rng(0)
     texts = [" ".join(f"word{i}" for i in rng.integers(0, 30, 12)) for _ in range(90)]
     lexicon = Lexicon(texts)
-    whole, few = lexicon.prior(texts, scores=90), lexicon.prior(texts, scores=7)
+    whole, few = lexicon.prior(texts, width=90), lexicon.prior(texts, width=7)
     np.testing.assert_array_equal(few.scores, whole.scores[:, :7])
     monkeypatch.setattr("jaxret.encoders.lexical.CELLS", 200)  # two queries at a time
-    again = lexicon.prior(texts, scores=7)
+    again = lexicon.prior(texts, width=7)
     np.testing.assert_array_equal(again.items, few.items)
     np.testing.assert_array_equal(again.scores, few.scores)
 

@@ -71,7 +71,7 @@ def test_balance_corrects_a_hub_and_the_prior_helps_before_any_feedback(hub):
 @pytest.mark.parametrize("form", ["scan", "blocked"])
 def test_a_mixture_gives_its_experts_what_each_of_them_reads(hub, form):
     learner = informed_mixture()
-    assert learner.facts.prior == 64
+    assert learner.facts.prior_width == 64
     run = jr.simulate(learner, hub, form=form, rounds=100)
     vectors_alone = jr.Task.from_arrays(hub.theta, hub.queries, hub.labels)
     without = jr.simulate(learner, vectors_alone, form=form, rounds=100)
@@ -116,7 +116,7 @@ def test_wrong_settings_and_missing_scores_are_refused(hub, small):
         ),
         lambda: mixture(
             [jr.grid(informed, of=jr.greedy, lexical=[0.1]), jr.grid(_narrow, tau=[0.1])]
-        ): "one number of prior scores .* for all experts",
+        ): r"experts that read prior scores must have one width, got \[5, 64\]",
     }.items():
         with pytest.raises(ValueError, match=message):
             call()

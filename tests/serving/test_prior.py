@@ -85,7 +85,7 @@ def test_given_scores_replace_words(texts):
         assert index.search(TEXTS[0], prior={one: 1.0}).ids == [one]
     assert index.search(texts.queries[0], prior={"2": 1.0}).ids == ["2"]
     for given, message in {
-        "vector": r"'hybrid' reads prior scores, which a vector lacks: search by text, or give",
+        "vector": "'hybrid' reads prior scores, which this query lacks: give prior=",
         "unknown": "no tool 'nine'",
         "nan": "prior must be finite numbers",
         "huge": "prior must be finite numbers",

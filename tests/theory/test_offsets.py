@@ -150,7 +150,7 @@ def test_the_start_and_the_bias_count_the_offsets(small):
             if t == 10:
                 break
             items, scores = (jnp.asarray(x[query]) for x in task.prior)
-            width = noisy.learner.facts.prior - len(items)
+            width = noisy.learner.facts.prior_width - len(items)
             prior = Prior(
                 jnp.pad(items, (0, width), constant_values=-1), jnp.pad(scores, (0, width))
             )
