@@ -66,8 +66,10 @@ def check(cfg: DictConfig) -> None:
     require("balance", cfg.balance, ">= 0", lambda x: x >= 0)
     require("weights", cfg.weights, "numbers in [0, 1)", lambda xs: 0 <= min(xs) <= max(xs) < 1)
     require("strengths", cfg.strengths, "numbers >= 0", lambda xs: min(xs) >= 0)
-    known = "presets, rank-one rules or mixture: " + ", ".join(factories())
+    known = "some of the presets " + ", ".join(factories())
     require("rules", cfg.rules, known, lambda xs: len(xs) and set(xs) <= set(factories()))
+    for rule in cfg.rules:
+        learner_of(rule, "both", cfg)  # refuses rules that are not rank one
 
 
 @main.show

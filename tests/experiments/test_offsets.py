@@ -55,7 +55,9 @@ def test_each_rule_runs_with_each_combination(world, tmp_path):
         ("lexical=1", r"lexical must be in \[0, 1\), got 1"),
         ("balance=-1", "balance must be >= 0, got -1"),
         ("weights=[0,1]", r"weights must be numbers in \[0, 1\)"),
-        ("rules=[gready]", "rules must be presets, rank-one rules or mixture: frozen, hybrid, "),
+        ("rules=[gready]", "rules must be some of the presets frozen, hybrid, "),
+        ("rules=[linucb]", "'linucb' is not rank one"),
+        ("rules=[hybrid]", "'hybrid' already has a lexical weight"),
     ],
 )
 def test_settings_outside_their_range_are_refused(world, tmp_path, override, message):
