@@ -13,6 +13,9 @@ both `jr.informed_experts`. Then static retrieval with other weights and strengt
     RULE/gain                                            both minus plain, seed by seed
     words                                                success of the best match of words alone
     static/WEIGHT/STRENGTH                               success of static retrieval
+    static/weighed                                       a mixture of it at all weights, strength 0
+    static/from_documents                                both, and usage that has counted each
+                                                         document as a query before the first round
 
 The figure shows static retrieval. 2 quiet cores: 2 minutes for DeskBank.
 """
@@ -20,6 +23,7 @@ The figure shows static retrieval. 2 quiet cores: 2 minutes for DeskBank.
 from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 from omegaconf import DictConfig
 
@@ -30,7 +34,9 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
 from jaxret.learners.learner import Learner
+from jaxret.learners.rank_one import rule_of
 from jaxret.learners.registry import factories
+from jaxret.rules.offsets import FIRST, Usage
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
@@ -111,10 +117,34 @@ def static(cfg: DictConfig, task: Task, seeds: range) -> dict[str, np.ndarray]:
     """Simulate static retrieval with every weight and strength."""
     grid = jr.grid(jr.hybrid, lexical=list(cfg.weights), balance=list(cfg.strengths))
     sweep = jr.sweep(grid, task, seeds=seeds)
-    return {
+    found = {
         f"static/{weight:g}/{strength:g}": run.accuracy.values
         for (weight, strength), run in zip(grid.settings, sweep.runs, strict=True)
     }
+    weighed = jr.mixture([jr.grid(jr.hybrid, lexical=list(cfg.weights))])
+    both = from_documents(jr.hybrid(lexical=cfg.lexical, balance=cfg.balance), task)
+    for name, learner in {"weighed": weighed, "from_documents": both}.items():
+        found[f"static/{name}"] = jr.simulate(learner, task, seeds=seeds).accuracy.values
+    return found
+
+
+def from_documents(learner: Learner, task: Task) -> Learner:
+    """Let usage begin with the documents as queries, which have no words here.
+
+    Args:
+      learner: `jr.hybrid` with a balance.
+      task: its rows are the embedded documents.
+    """
+    rule = rule_of(learner)
+    assert rule is not None
+    p = jax.nn.softmax(task.theta @ task.theta.T / rule.tau, axis=1).mean(axis=0)
+    count = FIRST + len(p)
+    first = Usage((FIRST + len(p) ** 2 * p) / count, np.full_like(p, count))
+
+    def init(theta, available=None):
+        return learner.init(theta, available)._replace(extra=rule.pack((), (), first))
+
+    return learner._replace(init=init)
 
 
 def figure(cfg: DictConfig, results: Results) -> Any:

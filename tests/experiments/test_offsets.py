@@ -45,7 +45,22 @@ def test_each_rule_runs_with_each_combination(world, tmp_path):
     run = jr.simulate(learner, task, seeds=range(cfg.seed, cfg.seed + 2))
     np.testing.assert_allclose(found["orag/both"], run.accuracy.values)
     np.testing.assert_allclose(found["orag/gain"], found["orag/both"] - found["orag/plain"])
+    weighed = jr.mixture([jr.grid(jr.hybrid, lexical=[0.0, 0.35])])
+    run = jr.simulate(weighed, task, seeds=range(cfg.seed, cfg.seed + 2))
+    np.testing.assert_allclose(found["static/weighed"], run.accuracy.values)
     assert {path.suffix for path in tmp_path.glob("static.*")} >= {".png"}
+
+
+def test_usage_may_begin_with_the_documents_as_queries(world, tmp_path):
+    task = task_of(configure(world, tmp_path))
+    learner = offsets.from_documents(jr.hybrid(lexical=0.35, balance=1.0), task)
+    _, _, usage = learner.init(task.theta).extra
+    logits = 0.65 * task.theta @ task.theta.T / 0.02
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    items = len(task.ids)
+    counted = items * (p / p.sum(axis=1, keepdims=True)).sum(axis=0)
+    np.testing.assert_allclose(usage.mean, (20 + counted) / (20 + items), rtol=2e-5)
+    np.testing.assert_allclose(usage.count, 20 + items)
 
 
 @pytest.mark.parametrize(
