@@ -10,7 +10,8 @@ queries. No setting is chosen on the data. ``mixture`` has its default experts, 
 both `jr.informed_experts`. Then static retrieval with other weights and strengths:
 
     RULE/plain, RULE/lexical, RULE/balance, RULE/both    success of the tool shown
-    RULE/gain                                            both minus plain, seed by seed
+    RULE/gain                                            both minus plain, seed by seed; of mixture
+                                                         also by its other experts
     words                                                success of the best match of words alone
     static/WEIGHT/STRENGTH                               success of static retrieval
     static/weighed                                       a mixture of it at all weights, strength 0
@@ -129,7 +130,7 @@ def static(cfg: DictConfig, task: Task, seeds: range) -> dict[str, np.ndarray]:
 
 
 def from_documents(learner: Learner, task: Task) -> Learner:
-    """Let usage begin with the documents as queries, which have no words here.
+    """Count each document once as a query, by its vector alone, in the initial usage.
 
     Args:
       learner: `jr.hybrid` with a balance.
@@ -152,7 +153,7 @@ def figure(cfg: DictConfig, results: Results) -> Any:
     drawn, ax = plots.new_figure("weight of words", "success of static retrieval")
     for strength in cfg.strengths:
         means = [results[f"static/{weight:g}/{strength:g}"].mean() for weight in cfg.weights]
-        ax.plot(list(cfg.weights), means, marker="o", label=f"balance {strength:g}")
+        ax.plot(list(cfg.weights), means, marker="o", label=f"strength {strength:g}")
     ax.axhline(float(results["words"][0]), color="0.5", linestyle=":", label="words alone")
     ax.legend()
     return drawn

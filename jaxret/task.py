@@ -138,8 +138,9 @@ class Task:
           texts: texts of the queries [N], for methods and rerankers that read words.
           documents: texts of the tools [I], for methods and rerankers that read words.
           prior: scores of the tools for each query that are known before its feedback [N, I],
-            finite, such as those of a second retriever; None: the match of the words, if there are
-            texts and documents.
+            finite, such as those of a second retriever. Learners weigh them against cosines, so
+            their scale is about 0 to 1, and 0 is no score. None: the match of the words, if there
+            are texts and documents.
           name: name of the task in tables.
 
         Raises:

@@ -5,19 +5,19 @@
 
 The score is the cosine of two vectors over words, in [0, 1]:
 
-    document   sqrt(idf_w)  f / (f + k1 (1 - b + b l / mean l))     f: occurrences in the document
-    query      sqrt(idf_w)  f                                       f: occurrences in the query
+    document   sqrt(idf_j)  f / (f + k1 (1 - b + b l / mean l))     f: occurrences in the document
+    query      sqrt(idf_j)  f                                       f: occurrences in the query
 
-The inner product alone is BM25 (Lucene's variant, library ``bm25s``), with the factor sqrt(idf) on
-each side. BM25 grows with the query, so no single weight suits all queries; the cosine is in
-[0, 1].
+for each word j, with l words in the document, k1 = `K1` and b = `B`. The inner product alone is
+BM25 (Robertson and Zaragoza 2009; Lucene's variant, library ``bm25s``), with the factor sqrt(idf)
+on each side. BM25 grows with the length of the query, so no single weight suits all queries.
 
 A word is a run of two or more letters, or of two or more digits; letters are in lower case and
-without accents. Words are cut to their first `STEM` characters, which takes the place of a stemmer
-in languages whose endings change. English stop words are left out. Identifiers are split:
-``getTrainDelay`` and ``get_train_delay`` have three words. Languages that do not separate words by
-spaces, such as Chinese, Japanese and Thai, match only where a run of letters begins alike. Words of
-a query that are in no document do not count.
+without accents. Words are cut to their first `STEM` characters, a crude stemmer. English stop words
+are left out. Identifiers are split: ``getTrainDelay`` and ``get_train_delay`` have three words.
+Languages that do not separate words by spaces, such as Chinese, Japanese and Thai, match only where
+a run of letters begins alike. Words of a query that are in no document are ignored, also in its
+length.
 
 Letters: I tools, N queries, V different words, K scores per query.
 """

@@ -317,9 +317,9 @@ def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
 def informed_experts(*, map_every: int = 1) -> list[LearnerGrid]:
     """Return experts that use what is known before the feedback, for tasks with prior scores.
 
-    Static retrieval by vectors, by vectors and words, and by mostly words; and the learners of
-    `default_experts` with the match of words and the division by usage. The weights were chosen on
-    DeskBank and UltraTool.
+    Three static experts: by vectors, with words (weight 0.25) and usage (strength 0.5), and with
+    words (0.6). Three that learn, with words (0.25): `centred` and `centred_replayed` with the
+    strength 1, `mapped_replayed` with 0.5. The numbers were chosen on DeskBank and UltraTool.
 
     Args:
       map_every: rounds between two updates of the experts' query maps; with a multiple of 8 the

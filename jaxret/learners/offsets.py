@@ -93,6 +93,10 @@ def informed(
       balance: strength of the division by usage, >= 0; None: usage is not counted.
       width: largest number of prior scores per query, >= 1.
       **settings: settings of the preset.
+
+    Raises:
+      ValueError: if the preset is not rank one or has these offsets, or a number is out of its
+        range.
     """
     learner = of(**settings)
     changed = learner if lexical is None else with_lexical(learner, lexical, width=width)

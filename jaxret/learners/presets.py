@@ -58,6 +58,9 @@ def hybrid(
       k: items shown to the environment's reranker, >= 1.
       width: largest number of prior scores per query, >= 1; I for a task whose `prior` has a score
         for every tool.
+
+    Raises:
+      ValueError: if a number is out of its range.
     """
     made = informed(of=frozen, lexical=lexical, balance=balance, width=width, tau=tau, k=k)
     return made._replace(name="hybrid")

@@ -6,7 +6,8 @@ with x_i the prior score of the item for the query, such as the match of their w
 usage of the item: the mean over past rounds of I p_i, with p the softmax of the logits without the
 last term; 1 if all items are equally likely. An item that is near every query (a hub) is retrieved
 too often, and dividing by its usage corrects that. Neither term depends on rewards: prior scores
-help from the first query, and usage starts even and changes with each round whose feedback arrives.
+help from the first query, and usage starts at 1 for every item and changes with each round whose
+feedback arrives.
 
 The gradient in Theta is ``(1 - w) c u^T / tau``, of rank one as before, so every estimator, policy
 and projection applies; with the offsets given, the loss is convex in Theta. A rule stores the
@@ -33,12 +34,12 @@ from jaxret.runtime import over_items
 from jaxret.runtime.over_items import Axis
 from jaxret.types import Prior
 
-FIRST = 20.0  # rounds that the first usage weighs as much as
+FIRST = 20.0  # rounds that the initial usage counts as
 WIDTH = 64  # largest number of prior scores per query
 
 
 class Offsets(NamedTuple):
-    """The offsets of a rule.
+    """How a rule weights its offsets.
 
     Attributes:
       weight: weight w of the prior scores, in [0, 1); None: the scores are not read.
@@ -126,6 +127,9 @@ def without_usage(tree: Any, items: Bool[Array, " I"]) -> Any:
     Args:
       tree: state of a learner, or a part of it.
       items: mask of the items whose usage is forgotten [I].
+
+    Returns:
+      The tree with the usage of these items as before the first round.
     """
 
     def reset(part):

@@ -1,11 +1,10 @@
 """What offsets change in statements about runs (`jaxret.rules.offsets`).
 
 The loss of a round with offsets o_t [I] is ``l_t(Theta) = -log softmax(Theta q_t + o_t)_{i*}``, and
-the comparator of its regret is given the same offsets: it is the best Theta given the prior scores
-and the usage of the run. (q stands for q / tau.)
+the comparator's loss is measured with the same offsets. (q stands for q / tau.)
 
 **Theorem 5.1 and its relatives hold unchanged.** o_t depends on the query and, through the usage,
-on rows of earlier rounds alone, so it is known before the draw of round t. Given the past, l_t is a
+on earlier rounds alone, so it is known before the draw of round t. Given the past, l_t is a
 fixed function, convex in Theta as a softmax of affine logits, with the gradient
 ``(p_t - 1[i*]) q_t^T`` at Theta_t, p_t with offsets; and the estimators are unbiased for it. This
 is all that the proof uses: it sums ``<grad_t, Theta_t - U> >= l_t(Theta_t) - l_t(U)`` over rounds
@@ -39,7 +38,7 @@ from jaxret.types import State
 
 
 class RoundOffsets(NamedTuple):
-    """Numbers of each round that depend on its offsets; fields [S, T]."""
+    """Numbers of each round that depend on its offsets, in nats; fields [S, T]."""
 
     comparator_loss: Float[np.ndarray, "S T"]  # l_t(U)
     start_loss: Float[np.ndarray, "S T"]  # l_t(Theta_1)
