@@ -13,7 +13,7 @@ names one source:
 difference of two, seed by seed. ``holds`` lists the paper's claims, ``A > B``: each side is a
 key (RUN:KEY for another run), a number with or without its standard error, or the difference of
 two. A claim holds if A exceeds B by more than two standard errors; if no error is known, the order
-decides.
+decides. ``A = B within T`` claims that they differ by less than T.
 """
 
 import json
@@ -104,13 +104,22 @@ def verdict(row: Mapping[str, Any], numbers: Numbers) -> str:
 
 
 def claim_verdict(claim: str, row: Mapping[str, Any], numbers: Numbers) -> str:
-    """Compare both sides of ``A > B``; without an error of either, their order decides."""
-    above, below = (quantity(side, row, numbers) for side in claim.split(" > "))
-    difference = above.minus(below)
+    """Compare the sides of a claim; without an error of either, their order decides."""
+    sides = [quantity(side, row, numbers) for side in sides_of(claim)]
+    difference = sides[0].minus(sides[1])
+    gap = difference.mean if len(sides) == 2 else sides[2].mean - abs(difference.mean)
     margin = 0.0 if np.isnan(difference.error) else 2 * difference.error
-    if difference.mean > margin:
+    if gap > margin:
         return "holds"
-    return "does not hold" if difference.mean < -margin else "within two errors"
+    return "does not hold" if gap < -margin else "within two errors"
+
+
+def sides_of(claim: str) -> list[str]:
+    """Split ``A > B`` or ``A = B within T`` into its quantities."""
+    if " = " in claim and " within " in claim:
+        first, _, rest = claim.partition(" = ")
+        return [first, *rest.split(" within ", 1)]
+    return claim.split(" > ")
 
 
 def ours(row: Mapping[str, Any], numbers: Numbers) -> str:
@@ -161,7 +170,7 @@ def source(row: Mapping[str, Any]) -> str:
 def results_of(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the RUN:KEY of every result in a row's text and claims."""
     sides = re.findall(r"{(.+?)}", row.get("ours", ""))
-    sides += [side for claim in row.get("holds", ()) for side in claim.split(" > ")]
+    sides += [side for claim in row.get("holds", ()) for side in sides_of(claim)]
     for side in sides if "run" in row else ():
         for name in side.split(" - "):
             if not NUMBER.fullmatch(name):
@@ -172,18 +181,20 @@ def rows_of(papers: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the rows of all papers, after a check of their form.
 
     Raises:
-      ValueError: if a row has no source or several, or a claim that is not ``A > B``, or one on
-        results without a run.
+      ValueError: if a row has no source or several, or a claim that is neither ``A > B`` nor
+        ``A = B within T``, or one on results without a run.
     """
     rows = [row for paper in papers["papers"].values() for row in paper["rows"]]
     for row in rows:
         if len(found := [name for name in SOURCES if name in row]) != 1:
             raise ValueError(f"{row['item']}: needs one of {', '.join(SOURCES)}, has {found}")
         for claim in row.get("holds", ()):
-            sides = claim.split(" > ")
+            sides = sides_of(claim)
             parts = [part for side in sides for part in side.split(" - ")]
-            if len(sides) != 2 or not ("run" in row or all(map(NUMBER.fullmatch, parts))):
-                allowed = "A > B of results or numbers" if "run" in row else "A > B of numbers"
+            known = "run" in row or all(map(NUMBER.fullmatch, parts))
+            if len(sides) != (3 if " = " in claim else 2) or not known:
+                of = "results or numbers" if "run" in row else "numbers"
+                allowed = f"A > B or A = B within T of {of}"
                 raise ValueError(f"{row['item']}: a claim must be {allowed}, got {claim!r}")
     return rows
 

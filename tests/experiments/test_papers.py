@@ -97,6 +97,11 @@ RUN = {"a:x": [0.5, 0.6, 0.7], "a:y": [0.4, 0.5, 0.6], "a:z": [0.1, 0.9, 0.8], "
         (["x - y > 0.05"], "holds"),
         (["0.3 > x - y"], "holds"),
         (["0.3 ± 0.1 - 0.1 ± 0.1 > 0"], "within two errors"),
+        (["x = y within 0.15"], "holds"),
+        (["y = x within 0.15"], "holds"),
+        (["x = y within 0.05"], "does not hold"),
+        (["z = y within 0.2"], "within two errors"),  # 0.1 ± 0.208
+        (["x = 0.3 within 0.1"], "does not hold"),
     ],
 )
 def test_a_verdict_follows_from_differences_and_their_errors(claims, expected):
@@ -119,9 +124,13 @@ def test_missing_results_and_rows_without_one_source_are_refused():
             ValueError, match="Table 9: needs one of run, page, tests, absent, drawing"
         ):
             papers.rows_of(paper)
-    for row in ({"run": "a", "holds": ["x"]}, {"page": "b.md", "holds": ["x > 1"]}):
+    wrong = ["x"], ["x > y > z"], ["x = y"]
+    for row in (
+        *({"run": "a", "holds": one} for one in wrong),
+        {"page": "b.md", "holds": ["x > 1"]},
+    ):
         paper = {"papers": {"orag": {"rows": [{"item": "Table 9", **row}]}}}
-        with pytest.raises(ValueError, match="Table 9: a claim must be A > B of"):
+        with pytest.raises(ValueError, match="Table 9: a claim must be A > B or A = B"):
             papers.rows_of(paper)
 
 
