@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from jaxret.learners.learner import query_for
 from tests import tiny
 
 SETTINGS = {"tau": 0.2, "eta": 0.01}
@@ -66,6 +67,9 @@ def test_offsets_are_exported_and_the_folder_says_how_to_rank_with_them(small, t
     of_run, of_saved = jr.evaluate(run, task), jr.evaluate(saved, task)
     assert {k: x.mean for k, x in of_saved.items()} == {k: x.mean for k, x in of_run.items()}
     ranks = saved.rank(task.queries, 12, None if name == "balance" else prior)
+    asked = query_for(run.learner, jnp.asarray(task.queries), task.prior)
+    scores = run.learner.scores(run.state(0), asked)
+    np.testing.assert_allclose(saved.scores(task.queries, prior), scores, atol=1e-5)
     # the formula of the folder, with the arrays of its files
     arrays = load_file(tmp_path / "embeddings.safetensors")
     formula = (tmp_path / "embeddings.md").read_text().partition("scores = ")[2].partition("\n")[0]

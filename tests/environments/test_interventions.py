@@ -16,6 +16,8 @@ from jaxret.environments import drift, feedback, interventions
 from jaxret.environments.environment import Environment, with_interventions
 from jaxret.environments.interventions import learner_state
 from jaxret.learners.grid import Family
+from jaxret.learners.learner import query_for
+from jaxret.rules.offsets import Usage
 from jaxret.runtime.checkpoint import Interrupted
 from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.engine import Simulation
@@ -133,6 +135,20 @@ def test_a_late_answer_updates_the_current_state(task, preset):
     assert run.states.t[0] == len(run.order[0]) - late
 
 
+def test_a_late_answer_is_learnt_with_the_prior_of_its_own_query(task):
+    prior = np.random.default_rng(7).random((40, 8))
+    known = jr.Task.from_arrays(task.theta, task.queries, task.labels, prior=prior)
+    learner, late = jr.with_lexical(jr.greedy(tau=0.2, eta=0.05), 0.5), 5
+    run = jr.simulate(learner, known, environment=Environment(delay=fixed_delay(late)))
+    state, update = learner.init(task.theta), jax.jit(learner.update)
+    for then, query in enumerate(run.order[0][:-late]):
+        scores = jax.tree.map(lambda x, query=query: jnp.asarray(x[query]), known.prior)
+        asked = query_for(learner, jnp.asarray(task.queries[query]), scores)
+        choice = jr.Choice(run.trace.item[0, then], run.trace.propensity[0, then])
+        state = update(state, asked, choice, jr.Feedback(run.trace.reward[0, then]))
+    np.testing.assert_allclose(run.states.theta[0], state.theta, atol=1e-5)
+
+
 def test_an_answer_about_a_removed_tool_updates_nothing(task, scribe):
     leaves = np.where(np.arange(8) < 4, 10, 1000).astype(np.int32)
     learner = scribe(40)
@@ -239,6 +255,18 @@ def test_a_document_that_changed_in_one_coordinate_is_rewritten(task):
     new = after / np.linalg.norm(after, axis=1, keepdims=True)
     expected = np.where(np.isin(np.arange(8), [3, 5])[:, None], new, learnt)
     np.testing.assert_allclose(moved.theta, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["keep", "reset", "carry"])
+def test_reset_alone_sets_back_the_usage_of_the_rewritten_tools(task, after, how):
+    rewriting = interventions.rewritten_documents(task.theta, after, at=1, how=how)
+    learner = jr.with_balance(jr.greedy(tau=0.2, eta=0.05))
+    state = learner.init(jnp.asarray(task.theta))
+    used = Usage(jnp.linspace(0.5, 2.0, 8), jnp.linspace(30.0, 50.0, 8))
+    moved, _ = rewriting.change((), jnp.asarray(1), learner, state._replace(extra=((), (), used)))
+    back = (np.arange(8) >= 2) & (how == "reset")
+    np.testing.assert_array_equal(moved.extra[2].mean, np.where(back, 1, used.mean))
+    np.testing.assert_array_equal(moved.extra[2].count, np.where(back, 20, used.count))
 
 
 def test_rewriting_changes_all_rows_of_a_tool_including_those_of_a_guard(task, after):

@@ -56,6 +56,18 @@ def test_groups_of_queries_are_averaged_apart(run, task):
         jr.evaluate(run, task, by=[1, 2, 3])
 
 
+def test_a_part_of_the_queries_is_ranked_with_its_own_prior_scores(small):
+    scores = np.random.default_rng(0).random((60, 12))
+    task = small(prior=scores)
+    run = jr.simulate(jr.hybrid(lexical=0.6), task, seeds=2)
+    part = np.stack([np.arange(60) % 3 == 0, np.arange(60) >= 40])
+    best = (0.4 * task.queries @ task.theta.T + 0.6 * scores).argmax(axis=1)
+    right = best == task.labels[:, 0]
+    want = [right[mask].mean() for mask in part]
+    got = jr.evaluate(run, task, metrics=("accuracy",), part=part)["accuracy"]
+    np.testing.assert_allclose(got.values, want, rtol=1e-6)
+
+
 def test_absent_tools_are_not_ranked(small):
     there = np.arange(12) % 3 > 0
     task = small(available=there)

@@ -48,6 +48,13 @@ def test_each_rule_runs_with_each_combination(world, tmp_path):
     weighed = jr.mixture([jr.grid(jr.hybrid, lexical=[0.0, 0.35])])
     run = jr.simulate(weighed, task, seeds=range(cfg.seed, cfg.seed + 2))
     np.testing.assert_allclose(found["static/weighed"], run.accuracy.values)
+    counted = offsets.from_documents(jr.hybrid(lexical=0.35, balance=1.0), task)
+    run = jr.simulate(counted, task, seeds=range(cfg.seed, cfg.seed + 2))
+    np.testing.assert_allclose(found["static/from_documents"], run.accuracy.values)
+    [axes] = offsets.figure(cfg, found).axes
+    for strength, line in zip((0, 1), axes.lines, strict=False):
+        means = [found[f"static/{weight}/{strength}"].mean() for weight in (0, 0.35)]
+        np.testing.assert_allclose(line.get_ydata(), means)
     assert {path.suffix for path in tmp_path.glob("static.*")} >= {".png"}
 
 

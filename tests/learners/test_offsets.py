@@ -1,9 +1,14 @@
 """Learners with offsets: the contract, the errors, and a hub that balance corrects."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxret as jr
+from jaxret.environments.environment import Environment
+from jaxret.environments.feedback import censored_by_success
+from jaxret.learners.learner import query_for
 from jaxret.learners.mixture import mixture
 from jaxret.learners.offsets import informed
 from jaxret.testing import check_learner
@@ -84,6 +89,43 @@ def test_the_forms_of_an_informed_mixture_agree(hub):
     )
     np.testing.assert_array_equal(blocked.trace.item, scan.trace.item)
     np.testing.assert_allclose(blocked.trace.loss, scan.trace.loss, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["scan", "blocked"])
+def test_usage_counts_the_rounds_with_feedback_alone(hub, form):
+    missing = Environment(censoring=censored_by_success(after_success=0.5, after_failure=0.2))
+    static = jr.grid(jr.hybrid, tau=[0.1], lexical=[0.35], balance=[1.0])
+    for learner in (jr.hybrid(tau=0.1, balance=1.0), mixture([static])):
+        run = jr.simulate(learner, hub, rounds=100, form=form, environment=missing)
+        extra = run.states.extra
+        usage = extra.rows[0].extra[2] if learner.name == "mixture" else extra[2]
+        observed = (~np.isnan(run.trace.reward)).sum()
+        assert 20 < observed < 90
+        np.testing.assert_array_equal(np.ravel(usage.count), 20 + observed)
+
+
+def test_a_mixture_ranks_by_the_scores_of_experts_with_their_priors(hub):
+    learner = informed_mixture()
+    state = jr.simulate(learner, hub, rounds=100).state(0)
+    few = hub.select(range(5))
+    asked = query_for(learner, jnp.asarray(few.queries), few.prior)
+    logits = jax.vmap(learner.logits, (None, 0))(state, asked)
+    np.testing.assert_allclose(learner.scores(state, asked), logits, rtol=1e-3)
+
+
+def test_a_guarded_learner_ranks_by_its_scores_with_priors(hub):
+    learner = jr.with_lexical(jr.greedy(**SHORT), 0.4)
+    guarded = jr.guarded(learner, budget=1000)
+    asked = query_for(learner, jnp.asarray(hub.queries), hub.prior)
+    found = guarded.scores(guarded.init(hub.theta), asked)
+    np.testing.assert_allclose(found, learner.scores(learner.init(hub.theta), asked), rtol=1e-6)
+
+
+def test_the_preset_has_the_weight_and_the_strength_that_are_given(hub):
+    preset = jr.hybrid(tau=0.1, lexical=0.4, balance=0.5)
+    wrapped = jr.with_balance(jr.with_lexical(jr.frozen(tau=0.1), 0.4), 0.5)
+    runs = [jr.simulate(one, hub) for one in (preset, wrapped)]
+    np.testing.assert_array_equal(runs[0].trace.item, runs[1].trace.item)
 
 
 def test_a_grid_varies_the_weights_in_one_program(hub):

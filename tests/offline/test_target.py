@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from jaxret.encoders.lexical import sparse_prior
 from jaxret.offline.snapshots import target
 from tests.offline.conftest import make_log
 from tests.problems import make_task
@@ -40,6 +41,19 @@ def test_a_snapshot_serves_from_its_state():
     state = learner.init(moved.theta)
     found = target(log_of(theta=TASK.theta), jr.Snapshot(learner, state))
     np.testing.assert_allclose(found.probabilities(slice(0, 300)), softmax(moved, 0.2), rtol=2e-5)
+
+
+def test_the_prior_of_each_round_is_read():
+    scores = np.random.default_rng(0).random((300, 12))
+    log = log_of(theta=TASK.theta, prior=sparse_prior(scores))
+    found = target(log, jr.with_lexical(jr.orag(tau=0.2), 0.4))
+    by_rows = np.float64(TASK.queries) @ np.float64(TASK.theta).T
+    z = np.exp((0.6 * by_rows + 0.4 * scores) / 0.2)
+    p = z / z.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.probabilities(slice(0, 300)), p, rtol=2e-5)
+    np.testing.assert_allclose(found.probabilities(slice(250, 259)), p[250:259], rtol=2e-5)
+    expected = by_rows + 0.4 / 0.6 * scores
+    np.testing.assert_allclose(found.scores(slice(0, 300)), expected, atol=1e-5)
 
 
 def test_tools_that_are_not_there_are_not_shown():

@@ -12,7 +12,9 @@ import jaxret as jr
 from jaxret.encoders.lexical import Lexicon
 from jaxret.learners.learner import query_for
 from jaxret.learners.mixture import mixture
+from jaxret.learners.offsets import informed
 from jaxret.offline.snapshots import with_probabilities
+from jaxret.types import Choice, Feedback
 from tests.serving.indices import SETTINGS, leaves, same
 
 DOCUMENTS = [
@@ -79,6 +81,44 @@ def test_removed_tools_have_no_scores(texts, tmp_path):
     assert jr.load_log(tmp_path / "log.jsonl", index.ids).rounds == 2
 
 
+def test_words_are_weighed_among_the_tools_that_remain(texts):
+    index = jr.Index(jr.hybrid(lexical=0.9), texts)
+    index.search(TEXTS[1])
+    index.remove(["0"])
+    vectors, rest = encode(DOCUMENTS[1:]), DOCUMENTS[1:]
+    of_rest = jr.Task.from_arrays(vectors, vectors, [0, 1, 2], ids=["1", "2", "3"], documents=rest)
+    fresh = jr.Index(jr.hybrid(lexical=0.9), replace(of_rest, encoder=encode))
+    for text in TEXTS:
+        found, expected = index.search(text, k=3), fresh.search(text, k=3)
+        assert found.ids == expected.ids
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["keep", "carry", "reset"])
+def test_usage_starts_again_for_a_tool_that_is_reset_and_only_for_this_tool(texts, how):
+    index = jr.Index(jr.with_balance(jr.greedy(**SETTINGS)), texts)
+    for text in TEXTS:
+        index.feedback(index.search(text), worked=1.0)
+    mean, count = (np.array(x) for x in index.state.extra[2])
+    assert (np.abs(mean - 1) > 1e-3).all()
+    index.redescribe(["2"], ["weather on a mountain"], how=how)
+    if how == "reset":
+        mean[2], count[2] = 1, 20
+    np.testing.assert_array_equal(index.state.extra[2].mean, mean)
+    np.testing.assert_array_equal(index.state.extra[2].count, count)
+    index.remove(["0"])
+    index.add(["0"], ["book_train again"])  # restored with a new description
+    mean[0], count[0] = 1, 20
+    np.testing.assert_array_equal(index.state.extra[2].mean, mean)
+    np.testing.assert_array_equal(index.state.extra[2].count, count)
+
+
+def test_words_of_a_task_without_lexical_scores_are_not_matched(texts):
+    index = jr.Index(jr.hybrid(), replace(texts, lexical=False))
+    with pytest.raises(ValueError, match="'hybrid' reads prior scores, which this query lacks"):
+        index.search(TEXTS[0])
+
+
 def test_given_scores_replace_words(texts):
     index = jr.Index(jr.hybrid(lexical=0.9), texts)
     for one in texts.ids:
@@ -128,6 +168,23 @@ def test_a_restored_index_has_texts_and_the_priors_of_open_tickets(texts, tmp_pa
     assert again.search(TEXTS[1], k=3) == index.search(TEXTS[1], k=3)
 
 
+def test_late_feedback_is_learnt_with_the_prior_of_its_own_ticket(texts, tmp_path):
+    learner = jr.with_lexical(jr.greedy(**SETTINGS), 0.6)
+    index = jr.Index(learner, texts)
+    tickets = [index.search(text) for text in TEXTS]
+    index.save(tmp_path)
+    state = index.state
+    for row, ticket in [*enumerate(tickets)][::-1]:
+        prior = jax.tree.map(lambda x, row=row: jnp.asarray(x[row]), texts.prior)
+        asked = query_for(learner, jnp.asarray(texts.queries[row]), prior)
+        choice = Choice(jnp.asarray(int(ticket.ids[0])), jnp.asarray(ticket.propensities[0]))
+        state = learner.update(state, asked, choice, Feedback(jnp.asarray(1.0)))
+    for one in (index, jr.Index.load(tmp_path, learner, encode)):
+        for ticket in tickets[::-1]:
+            one.feedback(ticket, worked=1.0)
+        np.testing.assert_allclose(one.state.theta, state.theta, atol=1e-6)
+
+
 def test_a_log_holds_the_priors_from_which_probabilities_are_restored(texts, tmp_path):
     learner = jr.with_exploration(jr.with_lexical(jr.greedy(**SETTINGS), 0.6), 0.3)
     index = jr.Index(learner, texts, log=tmp_path / "log.jsonl")
@@ -152,6 +209,15 @@ def test_a_log_of_queries_whose_words_are_in_no_document_has_priors_without_scor
     log = jr.load_log(tmp_path / "log.jsonl", texts)
     found = with_probabilities(log, learner)
     np.testing.assert_allclose(found.by_position, log.by_position, rtol=1e-5)
+
+
+def test_rounds_of_a_log_without_a_prior_have_no_scores(texts, tmp_path):
+    for learner in (informed(of=jr.greedy, lexical=0.6), jr.greedy()):
+        jr.Index(learner, texts, log=tmp_path / "log.jsonl").search(TEXTS[0])
+    prior = jr.load_log(tmp_path / "log.jsonl", texts).prior
+    assert prior.scores[0].any()
+    assert not prior.scores[1].any()
+    assert (prior.items[1] == -1).all()
 
 
 def test_a_simulated_log_is_read_with_the_priors_of_its_task(texts, tmp_path):

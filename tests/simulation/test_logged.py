@@ -73,6 +73,18 @@ def test_slates_are_logged_with_the_probability_of_each_position(tmp_path):
         jr.simulate(learner, TASK, log=tmp_path, devices=2)
 
 
+def test_the_probabilities_of_a_slate_are_those_with_the_prior_scores(tmp_path):
+    task = make_task(prior=np.random.default_rng(0).random((60, 12)))
+    jr.simulate(jr.with_lexical(jr.orag(tau=0.2, eta=0.0, k=3), 0.5), task, log=tmp_path)
+    log = jr.load_log(tmp_path / "seed_0.jsonl", task)
+    prior = np.zeros((60, 12))
+    np.put_along_axis(prior, log.prior.items, log.prior.scores, axis=1)
+    z = np.exp((np.float64(log.query) @ np.float64(task.theta).T + prior) / 0.4)
+    p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate, axis=1)
+    above = np.cumsum(p, axis=1) - p
+    np.testing.assert_allclose(log.by_position, p / (1 - above), rtol=1e-4)
+
+
 def test_slates_are_shorter_if_fewer_tools_are_available(tmp_path):
     task = make_task(items=12, available=np.arange(12) < 2)
     jr.simulate(jr.orag(tau=0.2, k=3), task, log=tmp_path)

@@ -89,6 +89,16 @@ def test_a_history_has_the_losses_and_weights_of_the_run(shared, histories):
         np.testing.assert_allclose(history.weights[0], 0.25, rtol=1e-5)
 
 
+def test_a_history_reads_the_prior_scores_of_the_queries(task):
+    rng = np.random.default_rng(2)
+    known = jr.Task.from_arrays(task.theta, task.queries, task.labels, prior=rng.random((30, 6)))
+    experts = [jr.grid(jr.frozen, tau=[0.1]), jr.grid(jr.hybrid, tau=[0.1], lexical=[0.3, 0.7])]
+    run = simulate(jr.mixture(experts), known)
+    history = theory.history(run, 2)
+    total = np.concatenate([[history.mixed.sum()], history.losses.sum(axis=0)])
+    np.testing.assert_allclose(total, run.states.extra.losses[2], rtol=1e-5)
+
+
 @pytest.mark.parametrize("k", [0, 1, 2])
 def test_the_bound_with_switches_is_the_least_over_all_paths(histories, k):
     history = theory.History(*(part[:6] for part in histories[1]))
