@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from omegaconf import DictConfig
 
@@ -140,7 +141,7 @@ def from_documents(learner: Learner, task: Task) -> Learner:
     assert rule is not None
     p = jax.nn.softmax(task.theta @ task.theta.T / rule.tau, axis=1).mean(axis=0)
     count = FIRST + len(p)
-    first = Usage((FIRST + len(p) ** 2 * p) / count, np.full_like(p, count))
+    first = Usage((FIRST + len(p) ** 2 * p) / count, jnp.full_like(p, count))
 
     def init(theta, available=None):
         return learner.init(theta, available)._replace(extra=rule.pack((), (), first))

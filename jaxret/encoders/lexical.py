@@ -31,7 +31,7 @@ from typing import Any
 
 import bm25s
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy import sparse
 
 from jaxret.rules.offsets import WIDTH
@@ -90,7 +90,7 @@ class Lexicon:
         rows = max(1, CELLS // max(1, self.items))
         for first in range(0, len(texts), rows):
             some = (queries[first : first + rows] @ self._documents.T).toarray()
-            best = np.argpartition(-some, width - 1, axis=1)[:, :width]
+            best = _largest(some, width)
             order = np.take_along_axis(some, best, 1)
             best = np.take_along_axis(best, np.lexsort((best, -order), axis=1), 1)
             score = np.take_along_axis(some, best, 1)
@@ -110,6 +110,19 @@ class Lexicon:
                 values.append(times * np.sqrt(self._idf[column]))
         size = (len(texts), len(self._idf))
         return _unit_rows(sparse.csr_matrix((values, (rows, columns)), shape=size))
+
+
+def _largest(scores: Float[np.ndarray, "n I"], k: int) -> Int[np.ndarray, "n k"]:
+    """Return the columns of the k largest scores of each row; of equal ones the first.
+
+    Returns:
+      [n, k], in the order of the columns.
+    """
+    least = np.partition(scores, -k, axis=1)[:, -k, None]  # the k-th largest
+    above, equal = scores > least, scores == least
+    room = k - above.sum(axis=1, keepdims=True)
+    kept = above | (equal & (equal.cumsum(axis=1) <= room))
+    return np.nonzero(kept)[1].reshape(len(scores), k)
 
 
 def words(texts: Sequence[str]) -> list[list[str]]:

@@ -55,8 +55,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxret.learners import presets
 from jaxret.learners.learner import Learner, vector_of, where_observed
-from jaxret.learners.wrappers import wrap
+from jaxret.learners.wrappers import Wrapped, wrap
 from jaxret.runtime import over_items
 from jaxret.runtime.validate import require
 from jaxret.types import Slate, State
@@ -161,6 +162,25 @@ def guarded(
         scores=scores,
         probabilities=probabilities,
     )
+
+
+def serving(learner: Learner, state: State) -> tuple[Learner, State]:
+    """Return static retrieval in place of a learner whose guard has stopped it.
+
+    Args:
+      learner: any learner.
+      state: state of one seed.
+
+    Returns:
+      The learner and its state, unchanged unless it is guarded and stopped.
+    """
+    inner, own = learner, state
+    while isinstance(inner.structure, Wrapped):
+        if isinstance(own.extra, Guard) and bool(own.extra.stopped):
+            static = presets.frozen()._replace(name=f"{learner.name}: static retrieval")
+            return static, own._replace(theta=own.extra.static, extra=())
+        inner, own = inner.structure.inner, inner.structure.unwrap(own)
+    return learner, state
 
 
 def static_choice(state: State, query: Any) -> Int[Array, ""]:

@@ -288,13 +288,27 @@ def prior_for(learner: Learner, task: Any) -> Prior | None:
             f"learner {learner.name!r} reads prior scores, and {task.name} has none: give "
             "Task.from_arrays(texts=, documents=) or (prior=), or load_task(lexical=True)"
         )
-    if prior is not None and prior.items.shape[-1] > facts.prior_width:
-        raise ValueError(
-            f"{task.name} has up to {prior.items.shape[-1]} prior scores per query, and learner "
-            f"{learner.name!r} reads {facts.prior_width}: give width={prior.items.shape[-1]} to "
-            "with_lexical or to the preset"
-        )
+    require_prior_width(learner, prior, task.name)
     return offsets.padded(prior, (len(task),), facts.prior_width)
+
+
+def require_prior_width(learner: Learner, prior: Prior | None, source: str) -> None:
+    """Refuse more prior scores per query than a learner reads.
+
+    Args:
+      learner: any learner.
+      prior: prior of any number of queries, fields [..., K]; None: no scores.
+      source: name of what has the prior, for the message.
+
+    Raises:
+      ValueError: if K is too large.
+    """
+    width, most = learner.facts.prior_width, 0 if prior is None else prior.items.shape[-1]
+    if width and most > width:
+        raise ValueError(
+            f"{source} has up to {most} prior scores per query, and learner {learner.name!r} reads "
+            f"{width}: give width={most} to with_lexical or to the preset"
+        )
 
 
 class Acting(NamedTuple):

@@ -22,7 +22,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float
 
-from jaxret.learners.learner import Learner, PerItem, query_for, vector_of
+from jaxret.learners.learner import (
+    Learner,
+    PerItem,
+    query_for,
+    require_prior_width,
+    vector_of,
+)
 from jaxret.learners.rank_one import rule_of
 from jaxret.logs import Log, take
 from jaxret.runtime.validate import require
@@ -142,13 +148,15 @@ def queries_of(log: Log, learner: Learner) -> Any:
     """Return the queries of a log in the form that a learner reads, with leading axis T.
 
     Raises:
-      ValueError: if the learner needs prior scores and the log has none.
+      ValueError: if the learner needs prior scores and the log has none, or more per query than it
+        reads.
     """
     if learner.facts.prior_required and log.prior is None:
         raise ValueError(
             f"learner {learner.name!r} reads prior scores, and the log has none: read it with a "
             "task that has them, load_log(path, task)"
         )
+    require_prior_width(learner, log.prior, "the log")
     return jax.tree.map(np.asarray, query_for(learner, log.query, log.prior))
 
 

@@ -26,6 +26,7 @@ from jaxret.environments.environment import Environment
 from jaxret.evaluation.estimate import Estimate
 from jaxret.evaluation.evaluate import evaluate
 from jaxret.learners.grid import Family
+from jaxret.learners.guarded import serving
 from jaxret.learners.learner import Learner, map_queries
 from jaxret.learners.mixture import blend_of, heaviest
 from jaxret.learners.rank_one import rule_of
@@ -227,7 +228,8 @@ def embeddings_of(
     """Extract the rows and the query map from a state.
 
     Every query map is affine, so its values at the origin and at the unit vectors determine it. A
-    mixture has no single matrix of rows: the rows of the expert with the largest weight are used.
+    mixture has no single matrix of rows: the rows of the expert with the largest weight are used,
+    and those of the documents for a learner that its guard has stopped.
 
     Args:
       learner: learner of the state.
@@ -235,7 +237,7 @@ def embeddings_of(
       task: task whose items the rows represent.
       settings: settings to store with the embeddings, beside the learner's own.
     """
-    state = distributed.fetch(state)
+    learner, state = serving(learner, distributed.fetch(state))
     if blend_of(learner) is not None:
         learner, state = heaviest(learner, state)
     width = state.theta.shape[1]

@@ -92,6 +92,12 @@ def test_of_equal_scores_the_earlier_tool_comes_first():
         np.testing.assert_array_equal(np.lexsort((row, -found)), np.arange(27))
 
 
+def test_of_scores_that_are_equal_at_the_cut_the_earlier_tools_are_kept():
+    texts = ["mail letter", *["mail parcel"] * 90, "mail letter"]
+    items, _ = Lexicon(texts).prior(["a letter in the mail"], width=7)
+    assert items[0].tolist() == [0, 91, 1, 2, 3, 4, 5]
+
+
 def test_documents_without_a_word_match_nothing():
     items, scores = Lexicon(["", "the"]).prior(["train"])
     assert (items == -1).all()

@@ -201,6 +201,9 @@ def test_a_harmful_learner_is_stopped_for_good():
     state = run.state(0)
     queries = jnp.asarray(task.queries[:9])
     np.testing.assert_allclose(guard.scores(state, queries), queries, rtol=1e-6)  # the documents
+    saved = run.embeddings(0)
+    np.testing.assert_allclose(saved.scores(task.queries[:9]), task.queries[:9], rtol=1e-6)
+    assert saved.facts["learner"].endswith("+guard: static retrieval")
     # Recomputes the bound of the first seed from its trace.
     rate = np.log(1 / 0.05) / 20
     price = -np.log((1 - 0.8 * np.exp(rate)) / 0.2) / rate

@@ -56,6 +56,12 @@ def test_the_prior_of_each_round_is_read():
     np.testing.assert_allclose(found.scores(slice(0, 300)), expected, atol=1e-5)
 
 
+def test_more_prior_scores_than_the_learner_reads_are_refused():
+    log = log_of(theta=TASK.theta, prior=sparse_prior(np.ones((300, 12))))
+    with pytest.raises(ValueError, match="the log has up to 12 prior scores per query, and"):
+        target(log, jr.with_lexical(jr.orag(tau=0.2), width=5))
+
+
 def test_tools_that_are_not_there_are_not_shown():
     here = np.arange(12) % 3 > 0
     found = target(log_of(theta=TASK.theta, available=here), jr.orag(tau=0.2))
