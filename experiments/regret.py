@@ -229,7 +229,7 @@ def measure(
         evidence = Evidence(
             rule=rule,
             theta_1=start.theta,
-            stream=Stream._make(map(jnp.asarray, (task.queries, task.labels, orders))),
+            stream=Stream._make((*map(jnp.asarray, (task.queries, task.labels, orders)), None)),
             trace=Trace._make(jnp.asarray(found[field]) for field in Trace._fields),
             comparator=jnp.asarray(best.theta, jnp.float32),
             always_available=always_available(environment, rounds, start.available),
