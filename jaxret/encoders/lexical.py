@@ -16,8 +16,8 @@ A word is a run of two or more letters, or of two or more digits; letters are in
 without accents. Words are cut to their first `STEM` characters, a crude stemmer. English stop words
 are left out. Identifiers are split: ``getTrainDelay`` and ``get_train_delay`` have three words.
 Languages that do not separate words by spaces, such as Chinese, Japanese and Thai, match only where
-a run of letters begins alike. Words of a query that are in no document are ignored, also in its
-length.
+runs of letters begin with the same characters. Words of a query that are in no document are
+ignored, also in the length of its vector.
 
 Letters: I tools, N queries, V different words, K scores per query.
 """

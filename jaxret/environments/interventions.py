@@ -171,8 +171,8 @@ class Rewriting(NamedTuple):
         carry     the new document plus the learnt change: after + (theta - before)
 
     It applies to all rows of the tool (`jaxret.learners.learner.change_rows`); reset also sets its
-    usage back (`jaxret.rules.offsets`). Rows of unchanged
-    documents do not change. A live index does the same tool by tool (`jaxret.serving.catalogue`).
+    usage back (`jaxret.rules.offsets`). Rows of unchanged documents do not change. A live index
+    does the same tool by tool (`jaxret.serving.catalogue`).
     """
 
     before: Float[Array, "I d"]
