@@ -6,8 +6,8 @@
 
 Runs rules without offsets, with the match of words (`jr.with_lexical`), with the division by usage
 (`jr.with_balance`) and with both, each with the settings of its preset, on the same streams of all
-queries. No setting is chosen on the data. ``mixture`` has its default experts, and in the column
-both `jr.informed_experts`. Then static retrieval with other weights and strengths:
+queries. No setting is chosen on the data. ``mixture`` has its default experts, in the column plain
+those without offsets. Then static retrieval with other weights and strengths:
 
     RULE/plain, RULE/lexical, RULE/balance, RULE/both    success of the tool shown
     RULE/gain                                            both minus plain, seed by seed; of mixture
@@ -96,8 +96,7 @@ def columns_of(rule: str) -> tuple[str, ...]:
 def learner_of(rule: str, column: str, cfg: DictConfig) -> Learner:
     """Make a rule with the offsets that a column names."""
     if rule == "mixture":
-        experts = jr.informed_experts if column == "both" else jr.default_experts
-        return jr.mixture(experts(map_every=cfg.map_every))
+        return jr.mixture(jr.default_experts(map_every=cfg.map_every, offsets=column == "both"))
     learner = factories()[rule]()
     if column in ("lexical", "both"):
         learner = jr.with_lexical(learner, cfg.lexical)

@@ -89,7 +89,6 @@ from .learners.grid import (
 from .learners.registry import learners as learners
 from .learners.mixture import (
     default_experts as default_experts,
-    informed_experts as informed_experts,
     mixture as mixture,
 )
 from .learners.presets import (

@@ -298,45 +298,35 @@ def mixture(
     )
 
 
-def default_experts(*, map_every: int = 1) -> list[LearnerGrid]:
+def default_experts(*, map_every: int = 1, offsets: bool = True) -> list[LearnerGrid]:
     """Return the default experts of `mixture`, the same for every data set and encoder.
 
+    Static retrieval by vectors, by vectors and words, and by mostly words; and three learners with
+    the match of words and the division by usage (`jaxret.rules.offsets`). Without prior scores the
+    words count nothing.
+
     Args:
       map_every: rounds between two updates of the experts' query maps; with a multiple of 8 the
         mixture has a blocked form (`jaxret.simulation.blocked.simulate`).
+      offsets: whether the experts read words and usage; False: static retrieval by vectors, and
+        the three learners without offsets.
     """
     replayed = {"tau": [0.02], "eta": [6e-4], "map_every": map_every}
-    return [
-        grid(presets.frozen, tau=[0.02]),
-        grid(presets.centred, tau=[0.04], eta=[4e-3], map_every=map_every),
-        grid(presets.mapped_replayed, **replayed),
-        grid(presets.centred_replayed, **replayed),
-    ]
-
-
-def informed_experts(*, map_every: int = 1) -> list[LearnerGrid]:
-    """Return experts that use what is known before the feedback, for tasks with prior scores.
-
-    Three static experts: by vectors, with words (weight 0.25) and usage (strength 0.5), and with
-    words (0.6). Three that learn, with words (0.25): `centred` and `centred_replayed` with the
-    strength 1, `mapped_replayed` with 0.5. The numbers were chosen on DeskBank and UltraTool.
-
-    Args:
-      map_every: rounds between two updates of the experts' query maps; with a multiple of 8 the
-        mixture has a blocked form (`jaxret.simulation.blocked.simulate`).
-    """
-
-    def moving(of, balance, **settings):
-        known = {"lexical": [0.25], "balance": [balance], "map_every": map_every}
-        return grid(informed, of=of, **settings, **known)
-
+    centred = {"tau": [0.04], "eta": [4e-3], "map_every": map_every}
+    if not offsets:
+        return [
+            grid(presets.frozen, tau=[0.02]),
+            grid(presets.centred, **centred),
+            grid(presets.mapped_replayed, **replayed),
+            grid(presets.centred_replayed, **replayed),
+        ]
     static = {"tau": [0.02] * 3, "lexical": [0.0, 0.25, 0.6], "balance": [0.0, 0.5, 0.0]}
-    replayed = {"tau": [0.02], "eta": [6e-4]}
+    words = {"lexical": [0.25]}
     return [
         paired(presets.hybrid, **static),
-        moving(presets.centred, 1.0, tau=[0.04], eta=[4e-3]),
-        moving(presets.mapped_replayed, 0.5, **replayed),
-        moving(presets.centred_replayed, 1.0, **replayed),
+        grid(informed, of=presets.centred, **centred, **words, balance=[1.0]),
+        grid(informed, of=presets.mapped_replayed, **replayed, **words, balance=[0.5]),
+        grid(informed, of=presets.centred_replayed, **replayed, **words, balance=[1.0]),
     ]
 
 

@@ -15,14 +15,15 @@ def configure(world, directory, *more):
     return config_of("offsets", *small, "weights=[0,0.35]", "strengths=[0,1]", *more)
 
 
-def test_a_mixture_runs_with_its_default_and_its_informed_experts(world, tmp_path):
+def test_a_mixture_runs_with_experts_without_and_with_offsets(world, tmp_path):
     cfg = configure(world, tmp_path, "rules=[mixture]", "seeds=1")
     offsets.main(cfg)
     found = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
     assert not {"mixture/lexical", "mixture/balance"} & {*found}
     task = task_of(cfg)
-    for column, experts in {"plain": jr.default_experts, "both": jr.informed_experts}.items():
-        run = jr.simulate(jr.mixture(experts(map_every=16)), task, seeds=[cfg.seed])
+    for column, reads in {"plain": False, "both": True}.items():
+        experts = jr.default_experts(map_every=16, offsets=reads)
+        run = jr.simulate(jr.mixture(experts), task, seeds=[cfg.seed])
         np.testing.assert_allclose(found[f"mixture/{column}"], run.accuracy.values)
 
 

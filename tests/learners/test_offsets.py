@@ -187,13 +187,13 @@ def _narrow(tau):
     return jr.with_lexical(jr.frozen(tau=tau), width=5)
 
 
-def test_the_informed_experts_begin_better_and_never_forget_the_static_ones(hub):
-    learner = mixture(jr.informed_experts(map_every=8))
+def test_the_default_experts_begin_better_than_those_without_offsets(hub):
+    learner = mixture(jr.default_experts(map_every=8))
     names = learner.structure.experts
     assert len(names) == 6
     assert names[0] == "hybrid(tau=0.02, lexical=0, balance=0)"
     assert sum("lexical=0.25" in one for one in names) == 4
-    plain = mixture(jr.default_experts(map_every=8))
+    plain = mixture(jr.default_experts(map_every=8, offsets=False))
     runs = [jr.simulate(one, hub, rounds=100) for one in (learner, plain)]
     assert runs[0].accuracy.mean > runs[1].accuracy.mean + 0.05
     assert runs[0].form == "blocked"
