@@ -34,8 +34,10 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.learners.learner import Learner
+from jaxret.learners.grid import LearnerGrid
+from jaxret.learners.learner import Learner, query_for, vector_of
 from jaxret.learners.mixture import Blend, blend_of, logit
+from jaxret.learners.offsets import informed
 from jaxret.offline.off_policy import groups_of_rows
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
@@ -90,7 +92,8 @@ def simulated(make: Callable[[], Learner], task: Task, seeds: range) -> dict[str
 
 def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
     """Return functions that make the variants, by name; the first is the unchanged mixture."""
-    still, centred, mapped, replayed = jr.default_experts()
+    static, centred, mapped, replayed = jr.default_experts()
+    moving = [centred, mapped, replayed]
     made: dict[str, Callable[[], Learner]] = {"as it is": jr.mixture}
     settings = {
         "alpha": (0.0, 0.001, 0.1),
@@ -100,31 +103,26 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
     }
     for name, values in settings.items():
         made |= {f"{name} {x:g}": partial(jr.mixture, **{name: x}) for x in values}
-    two, slow = [0.02, 0.04], [6e-4, 1.2e-3]
     experts = {
-        "no frozen": [centred, mapped, replayed],
-        "frozen at three tau": [
-            jr.grid(jr.frozen, tau=[0.01, 0.02, 0.05]),
-            centred,
-            mapped,
-            replayed,
-        ],
-        "no centred": [still, mapped, replayed],
-        "no replay": [still, centred, jr.grid(jr.mapped, tau=[0.02], eta=[6e-4])],
-        "one that learns": [still, replayed],
+        "no offsets": jr.default_experts(offsets=False),
+        "no words": changed(lexical=[0.0]),
+        "no balance": changed(balance=[0.0]),
+        "lexical 0.35": changed(lexical=[0.35]),
+        "balance 1": changed(balance=[1.0]),
+        "no static": moving,
+        "no vectors alone": [hybrids((0.25, 0.5), (0.6, 0.0)), *moving],
+        "no hybrid": [hybrids((0.0, 0.0), (0.6, 0.0)), *moving],
+        "no mostly words": [hybrids((0.0, 0.0), (0.25, 0.5)), *moving],
+        "no centred": [static, mapped, replayed],
+        "no mapped_replayed": [static, centred, replayed],
+        "no centred_replayed": [static, centred, mapped],
+        "no replay": [static, centred, with_words(jr.mapped, tau=[0.02], eta=[6e-4])],
         "rows alone too": [
             *jr.default_experts(),
-            jr.grid(jr.greedy_replayed, tau=[0.02], eta=[6e-4]),
-        ],
-        "seven": [
-            still,
-            jr.paired(jr.centred, tau=two, eta=[6e-4, 4e-3]),
-            jr.paired(jr.mapped_replayed, tau=two, eta=slow),
-            jr.paired(jr.centred_replayed, tau=two, eta=slow),
+            with_words(jr.greedy_replayed, tau=[0.02], eta=[6e-4]),
         ],
     }
     made |= {name: partial(jr.mixture, grids) for name, grids in experts.items()}
-    made["half of the prior on frozen"] = partial(jr.mixture, prior=[3.0, 1.0, 1.0, 1.0])
     groups = groups_of_rows(task.theta, min(clusters, len(task.theta)))
     return made | {
         "stacked": stacked,
@@ -135,6 +133,31 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
     }
 
 
+def with_words(preset: Callable[..., Learner], **settings: list[float]) -> LearnerGrid:
+    """Make an expert with the weight of words and the strength of most of the others."""
+    return jr.grid(informed, of=preset, **{"lexical": [0.25], "balance": [0.5]} | settings)
+
+
+def hybrids(*settings: tuple[float, float]) -> LearnerGrid:
+    """Make experts of static retrieval, given their weights of words and strengths."""
+    weights, strengths = zip(*settings, strict=True)
+    return jr.paired(
+        jr.hybrid, tau=[0.02] * len(settings), lexical=list(weights), balance=list(strengths)
+    )
+
+
+def changed(**offsets: list[float]) -> list[LearnerGrid]:
+    """Return the default experts with other offsets in all that learn."""
+    static, *_ = jr.default_experts()
+    replayed = {"tau": [0.02], "eta": [6e-4]} | offsets
+    return [
+        static,
+        with_words(jr.centred, tau=[0.04], eta=[4e-3], **{"balance": [1.0]} | offsets),
+        with_words(jr.mapped_replayed, **replayed),
+        with_words(jr.centred_replayed, **{"balance": [1.0]} | replayed),
+    ]
+
+
 def predicted(blend: Blend, state, query):
     """Return the calibrated prediction of each expert for each tool: logit P_g(a), [G, I]."""
     rows = []
@@ -142,7 +165,7 @@ def predicted(blend: Blend, state, query):
         one, own = blend.expert(state, g)
         assert one.logits is not None
         u, v = state.extra.calibration.line[g]
-        rows.append(u * logit(jax.nn.softmax(one.logits(own, query))) + v)
+        rows.append(u * logit(jax.nn.softmax(one.logits(own, query_for(one, query)))) + v)
     return jnp.where(state.available, jnp.stack(rows), -jnp.inf)
 
 
@@ -191,7 +214,7 @@ def clustered(groups: np.ndarray) -> Learner:
         return state._replace(extra=(state.extra, weights))
 
     def at(state, query):
-        cluster = whose[jnp.argmax(state.theta @ query)]
+        cluster = whose[jnp.argmax(state.theta @ vector_of(query))]
         mixed, weights = state.extra
         return cluster, state._replace(extra=mixed._replace(log_weights=weights[cluster]))
 

@@ -7,6 +7,7 @@ import pytest
 
 import jaxret as jr
 from experiments import mixture_variants as variants
+from jaxret.learners.learner import query_for
 from jaxret.runtime.tracking import read_results
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
@@ -95,10 +96,12 @@ def test_stacked_and_drawn_experts_follow_an_expert_with_all_the_weight(problem)
     theta, queries, _ = problem
     learner, blend = variants.unchanged()
     state = quick_jit(learner.init)(theta)
-    sure = jnp.full(4, -1e9).at[2].set(0.0)
+    sure = jnp.full(len(blend.experts), -1e9).at[4].set(0.0)
     state = state._replace(extra=state.extra._replace(log_weights=sure))
-    expert, own = blend.expert(state, 2)
-    best = quick_jit(jax.vmap(expert.logits, (None, 0)))(own, queries[:5]).argmax(axis=1)
+    expert, own = blend.expert(state, 4)
+    best = quick_jit(jax.vmap(expert.logits, (None, 0)))(
+        own, query_for(expert, queries[:5])
+    ).argmax(axis=1)
     keys = jax.random.split(jax.random.key(0), 5)
     for make in (variants.stacked, variants.thompson):
         act = quick_jit(jax.vmap(make().act, (None, 0, 0)))
@@ -110,13 +113,13 @@ def test_an_expert_learns_from_no_tool_that_it_would_not_have_shown(problem):
     state, _ = streamed(learner, problem)  # after this stream the experts disagree
     logits = quick_jit(jax.vmap(lambda query: variants.predicted(blend, state, query)))(problem[1])
     choices = np.asarray(logits).argmax(axis=2)  # [T, G]
-    t = next(t for t, each in enumerate(choices) if len(set(each[1:].tolist())) > 1)
-    choice = Choice(item=jnp.asarray(choices[t, 1]), propensity=jnp.float32(1))
+    t = next(t for t, each in enumerate(choices) if len(set(each[3:].tolist())) > 1)
+    choice = Choice(item=jnp.asarray(choices[t, 3]), propensity=jnp.float32(1))
     new = quick_jit(learner.update)(state, problem[1][t], choice, Feedback(jnp.float32(1)))
-    for g in range(1, choices.shape[1]):  # expert 0 never moves
+    for g in range(3, choices.shape[1]):  # the first three never move
         (_, before), (_, after) = (blend.expert(one, g) for one in (state, new))
         moved = (np.asarray(before.theta) != np.asarray(after.theta)).any()
-        assert moved == (choices[t, g] == choices[t, 1])
+        assert moved == (choices[t, g] == choices[t, 3])
 
 
 def test_zero_clusters_are_refused(world, tmp_path):
