@@ -79,6 +79,10 @@ from .learners.offsets import (
     with_balance as with_balance,
     with_lexical as with_lexical,
 )
+from .learners.oracle import (
+    oracle as oracle,
+    with_labels as with_labels,
+)
 from .learners.rank_one import rank_one as rank_one
 from .learners.replay import with_experience_replay as with_experience_replay
 from .learners.grid import (

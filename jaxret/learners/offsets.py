@@ -14,8 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxret.learners.learner import Learner
-from jaxret.learners.rank_one import Rule, from_rule, rule_of
-from jaxret.learners.replay import Replay, with_experience_replay
+from jaxret.learners.replay import with_rule
 from jaxret.rules.offsets import WIDTH, Offsets
 from jaxret.runtime.validate import as_number, require
 
@@ -48,7 +47,7 @@ def with_lexical(learner: Learner, weight: float = 0.35, *, width: int = WIDTH) 
         offsets = (rule.offsets or Offsets())._replace(weight=weight, width=width)
         return rule._replace(tau=rule.tau / (1 - weight), offsets=offsets)
 
-    return _with_rule(learner, f"{learner.name}+lexical", change)
+    return with_rule(learner, f"{learner.name}+lexical", change)
 
 
 def with_balance(learner: Learner, strength: float = 1.0) -> Learner:
@@ -72,7 +71,7 @@ def with_balance(learner: Learner, strength: float = 1.0) -> Learner:
             )
         return rule._replace(offsets=(rule.offsets or Offsets())._replace(strength=strength))
 
-    return _with_rule(learner, f"{learner.name}+balance", change)
+    return with_rule(learner, f"{learner.name}+balance", change)
 
 
 def informed(
@@ -102,17 +101,3 @@ def informed(
     changed = learner if lexical is None else with_lexical(learner, lexical, width=width)
     changed = changed if balance is None else with_balance(changed, balance)
     return changed._replace(name=learner.name)
-
-
-def _with_rule(learner: Learner, name: str, change: Callable[[Rule], Rule]) -> Learner:
-    """Change the rule of a learner, with or without experience replay."""
-    if isinstance(structure := learner.structure, Replay):
-        settings = structure._asdict()
-        inner = from_rule(name, change(settings.pop("rule")))
-        return with_experience_replay(inner, **settings)._replace(name=name)
-    if (rule := rule_of(learner)) is None:
-        raise ValueError(
-            f"learner {learner.name!r} is not rank one: prior scores and usage need the parts of a "
-            "rank-one learner (of a mixture, wrap the experts; wrap before `guarded`)"
-        )
-    return from_rule(name, change(rule))

@@ -275,7 +275,7 @@ def relearn(
 
     def one(u, query, choice, reward, count):
         z = logits_of(rule, state, u, query)
-        return count * coefficients(rule.estimator, z, choice, Feedback(reward), None)
+        return count * coefficients_again(rule.estimator, z, choice, reward, None)
 
     c = jax.vmap(one)(u, queries, choices, rewards, counts)
     return step(rule, state, t, vector_of(queries), u, c)
@@ -432,6 +432,31 @@ def coefficients(
     each = jax.vmap(shown)(choice.item, choice.propensity, feedback.reward)
     common = estimator.coefficients(none_shown)
     return common + (each - common[None]).sum(axis=0)
+
+
+def coefficients_again(
+    estimator: Estimator,
+    z: Float[Array, " I"],
+    choice: Choice,
+    reward: Float[Array, ""],
+    axis: Axis,
+) -> Float[Array, " I"]:
+    """Compute the coefficients c of a past round from its logits now.
+
+    Args:
+      estimator: maps a reward to coefficients.
+      z: logits now [I], minus infinity where an item is absent.
+      choice: the item shown; for an oracle the right item.
+      reward: reward of the round []; for an oracle 1, or 0 if the round had no right item.
+      axis: the mesh axis of the items, or None.
+
+    Returns:
+      c [I].
+    """
+    if estimator.bandit:
+        return coefficients(estimator, z, choice, Feedback(reward), axis)
+    known = Feedback(reward, labels=choice.item[None])
+    return reward * coefficients(estimator, z, choice, known, axis)
 
 
 def step_length(rule: Rule, t: Int[Array, ""]) -> Float[Array, ""]:

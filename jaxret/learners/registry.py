@@ -23,7 +23,7 @@ from jaxret.runtime.validate import as_number
 
 P = ParamSpec("P")
 REGISTRY: dict[str, Callable[..., Learner]] = {}  # name -> factory, filled by `preset`
-MODULES = ("presets", "mixture", "bandits")  # modules of jaxret.learners that register presets
+MODULES = ("presets", "mixture", "oracle", "bandits")  # modules that register presets
 
 
 def preset(factory: Callable[P, Learner]) -> Callable[P, Learner]:

@@ -5,7 +5,8 @@
 Rewards are expensive and gradient steps are cheap. A learner whose estimator is a likelihood can
 learn from a reward any number of times: the gradient of ``-log P(y | q, a)`` at the current Theta
 needs no new feedback, and vanishes once the model agrees with the reward. (The gradient of Eq. (4)
-does not vanish: after a success it is ``p - 1 / pi`` however large p is, and free rows diverge.)
+does not vanish: after a success it is ``p - 1 / pi`` however large p is, and free rows diverge.) Of
+a round of an oracle the buffer keeps a right item instead of the item shown.
 
 The buffer holds the last C rounds. The slots that a round samples depend only on the round's number
 and on the number of rounds observed before. If every round is observed, the samples of a block are
@@ -15,6 +16,7 @@ block itself, whose rewards arrive during the block (`jaxret.simulation.blocked.
 Letters: C rounds in the buffer, d width, B rounds per block, n past rounds per round.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -23,17 +25,17 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners.learner import ChangeRows, Learner, query_for, where_observed
-from jaxret.learners.rank_one import Rule, relearn, rule_of
+from jaxret.learners.rank_one import Rule, from_rule, relearn, rule_of
 from jaxret.learners.wrappers import wrap
 from jaxret.runtime.validate import require
-from jaxret.types import Choice, PRNGKey, State
+from jaxret.types import Choice, Feedback, PRNGKey, State
 
 
 class ReplayBuffer(NamedTuple):
     """The last C observed rounds; the oldest is overwritten first."""
 
     query: Any  # [C, d], with the prior [C, K] if the learner reads it
-    item: Int[Array, " C"]
+    item: Int[Array, " C"]  # the item shown; of an oracle's round a right item
     propensity: Float[Array, " C"]
     reward: Float[Array, " C"]
 
@@ -85,16 +87,14 @@ def with_experience_replay(
     The past rounds are replayed together, in one more step at Theta as it is after the new round.
 
     Args:
-      learner: rank-one learner that learns from rewards, preferably by a likelihood.
+      learner: rank-one learner, preferably one that learns by a likelihood, or an oracle.
       per_round: n >= 1, past rounds per round, drawn uniformly from the buffer.
       capacity: C >= 1, rounds in the buffer.
       seed: seed of the samples.
 
     Raises:
-      ValueError: if the learner is an oracle or not rank one.
+      ValueError: if the learner is not rank one, or a number is out of its range.
     """
-    if learner.facts.oracle:
-        raise ValueError(f"learner {learner.name!r} is an oracle, and the buffer holds no labels")
     if (rule := rule_of(learner)) is None:
         raise ValueError(
             f"learner {learner.name!r} is not rank one: experience replay needs the parts of a "
@@ -115,7 +115,8 @@ def with_experience_replay(
 
     def update(state, query, choice, feedback):
         inner = learner.update(without_buffer(state), query, choice, feedback)
-        buffer, count = push(*state.extra[1:], query, choice, feedback.reward)
+        kept = remembered(rule, state.t, choice, feedback)
+        buffer, count = push(*state.extra[1:], query, *kept)
         known = jnp.minimum(count, capacity)
         drawn = jax.random.randint(draw_key(seed, state.t), (per_round,), 0, known)
         # Loop, because XLA would fuse a gather with the write above and copy the whole buffer.
@@ -134,6 +135,29 @@ def with_experience_replay(
         update=update,
         structure=Replay(rule, per_round, capacity, seed),
     )
+
+
+def with_rule(learner: Learner, name: str, change: Callable[[Rule], Rule]) -> Learner:
+    """Change the rule of a rank-one learner, with or without experience replay.
+
+    Args:
+      learner: any learner.
+      name: name of the new learner.
+      change: function from the rule to the new one.
+
+    Raises:
+      ValueError: if the learner is not rank one.
+    """
+    if isinstance(structure := learner.structure, Replay):
+        settings = structure._asdict()
+        inner = from_rule(name, change(settings.pop("rule")))
+        return with_experience_replay(inner, **settings)._replace(name=name)
+    if (rule := rule_of(learner)) is None:
+        raise ValueError(
+            f"learner {learner.name!r} is not rank one: this changes the parts of a rank-one "
+            "learner (of a mixture, change the experts; change before `guarded`)"
+        )
+    return from_rule(name, change(rule))
 
 
 def without_buffer(state: State) -> State:
@@ -170,6 +194,31 @@ def push(
         reward=buffer.reward.at[slot].set(reward),
     )
     return buffer, count + k
+
+
+def remembered(
+    rule: Rule, t: Int[Array, ""], choice: Choice, feedback: Feedback
+) -> tuple[Choice, Float[Array, "*k"]]:
+    """Return what the buffer keeps of a round.
+
+    Args:
+      rule: rule of the learner.
+      t: number of the round [].
+      choice: choice of one item, or fields [k].
+      feedback: feedback of the round, with labels for an oracle.
+
+    Returns:
+      The choice and its reward; for an oracle the right item, with the reward 1, or 0 if the round
+      has none. Of several right items, each round keeps another.
+    """
+    if rule.estimator.bandit:
+        return choice, feedback.reward
+    assert feedback.labels is not None  # else the update of the round has raised
+    count = (feedback.labels >= 0).sum()
+    first = jnp.argsort(feedback.labels < 0, stable=True)
+    item = feedback.labels[first[t % jnp.maximum(count, 1)]]
+    right = (count > 0).astype(choice.propensity.dtype)
+    return Choice(item=jnp.maximum(item, 0), propensity=jnp.ones_like(right)), right
 
 
 def draw_key(seed: int, t: Int[Array, ""]) -> PRNGKey:

@@ -140,12 +140,6 @@ def test_each_item_of_a_slate_is_stored_with_its_reward():
         jax.eval_shape(rule.update, state, query, four, Feedback(np.ones(4)))
 
 
-@pytest.mark.parametrize("wrap", [lambda rule: rule, with_query_map], ids=["plain", "mapped"])
-def test_an_oracle_is_refused(wrap):
-    with pytest.raises(ValueError, match=r"full_information.* is an oracle, and the buffer"):
-        with_experience_replay(wrap(presets.full_information(**STEPS)))
-
-
 def test_a_learner_that_cannot_relearn_is_refused():
     paper = adamw(tau=1.0, eta=1e-5, batch=4)
     with pytest.raises(ValueError, match="'adamw' is not rank one: experience replay"):

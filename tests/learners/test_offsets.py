@@ -145,7 +145,7 @@ def test_wrong_settings_and_missing_scores_are_refused(hub, small):
         lambda: jr.with_balance(jr.greedy(), -1.0): "strength must be >= 0, got -1.0",
         lambda: jr.with_lexical(jr.hybrid()): "'hybrid' already has a lexical weight",
         lambda: jr.with_balance(jr.with_balance(jr.greedy())): "already has a balance",
-        lambda: jr.with_lexical(jr.mixture()): "'mixture' is not rank one: .* wrap the experts",
+        lambda: jr.with_lexical(jr.mixture()): "'mixture' is not rank one: .* change the experts",
         lambda: jr.with_balance(jr.linucb()): "'linucb' is not rank one",
         lambda: jr.simulate(jr.hybrid(), small()): (
             "'hybrid' reads prior scores, and small has none: .*from_arrays"

@@ -45,8 +45,21 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners.learner import Learner, vector_of
-from jaxret.learners.rank_one import Rule, coefficients, conditioned, step_length
-from jaxret.learners.replay import Replay, Rewards, push_block, push_reward, sample_block
+from jaxret.learners.rank_one import (
+    Rule,
+    coefficients,
+    coefficients_again,
+    conditioned,
+    step_length,
+)
+from jaxret.learners.replay import (
+    Replay,
+    Rewards,
+    push_block,
+    push_reward,
+    remembered,
+    sample_block,
+)
 from jaxret.rules.offsets import counted, dense, of_prior, of_usage, padded
 from jaxret.rules.policies import Policy
 from jaxret.rules.query_maps import add_change, params_at
@@ -219,7 +232,8 @@ class RankOneKernel(Kernel):
             usage = jax.tree.map(lambda new, old: jnp.where(moves, new, old), usage, carry.usage)
             carry = carry._replace(usage=usage)
         if self.replay:
-            rewards = push_reward(carry.rewards, own.slots.own, turn.real, choice, feedback.reward)
+            kept = remembered(rule, turn.t, choice, feedback)
+            rewards = push_reward(carry.rewards, own.slots.own, turn.real, *kept)
             carry = _replay(rule, carry._replace(rewards=rewards), own, turn, line + 1, axis)
         return carry
 
@@ -327,8 +341,8 @@ def _replay(
 
     def one(plain, added, item, propensity, reward, count):
         logits = logits_from(rule, plain, added, carry.usage, available)
-        choice, feedback = Choice(item=item, propensity=propensity), Feedback(reward)
-        return count * coefficients(rule.estimator, logits, choice, feedback, axis)
+        choice = Choice(item=item, propensity=propensity)
+        return count * coefficients_again(rule.estimator, logits, choice, reward, axis)
 
     added = jax.tree.map(lambda x: x[1:], own.offsets)
     c = jax.vmap(one)(plain, added, item, propensity, reward, counts)
