@@ -23,6 +23,7 @@ Five variants are defined here, since none is good enough for the library:
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +47,7 @@ from jaxret.types import Slate
 
 COLUMNS = ("online", "gain", "final", "final_gain")
 UNCALIBRATED = 1e6  # a trust that effectively turns calibration off
+MAP = {"map_every": 16}  # as the default experts
 
 
 @experiment("mixture_variants")
@@ -116,7 +118,7 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
         "no centred": [static, mapped, replayed],
         "no mapped_replayed": [static, centred, replayed],
         "no centred_replayed": [static, centred, mapped],
-        "no replay": [static, centred, with_words(jr.mapped, tau=[0.02], eta=[6e-4])],
+        "no replay": [static, centred, with_words(jr.mapped, tau=[0.02], eta=[6e-4], **MAP)],
         "rows alone too": [
             *jr.default_experts(),
             with_words(jr.greedy_replayed, tau=[0.02], eta=[6e-4]),
@@ -133,7 +135,7 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
     }
 
 
-def with_words(preset: Callable[..., Learner], **settings: list[float]) -> LearnerGrid:
+def with_words(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
     """Make an expert with the weight of words and the strength of most of the others."""
     return jr.grid(informed, of=preset, **{"lexical": [0.25], "balance": [0.5]} | settings)
 
@@ -146,13 +148,13 @@ def hybrids(*settings: tuple[float, float]) -> LearnerGrid:
     )
 
 
-def changed(**offsets: list[float]) -> list[LearnerGrid]:
+def changed(**offsets: Any) -> list[LearnerGrid]:
     """Return the default experts with other offsets in all that learn."""
     static, *_ = jr.default_experts()
-    replayed = {"tau": [0.02], "eta": [6e-4]} | offsets
+    replayed = MAP | {"tau": [0.02], "eta": [6e-4]} | offsets
     return [
         static,
-        with_words(jr.centred, tau=[0.04], eta=[4e-3], **{"balance": [1.0]} | offsets),
+        with_words(jr.centred, tau=[0.04], eta=[4e-3], **MAP | {"balance": [1.0]} | offsets),
         with_words(jr.mapped_replayed, **replayed),
         with_words(jr.centred_replayed, **{"balance": [1.0]} | replayed),
     ]

@@ -19,8 +19,8 @@ ranks well must not lose to one that is merely well calibrated. If a query has L
 with reward 1, a softmax can assign them at most 1 / L on average: v corrects that too, and the P_g
 of a query need not sum to one.
 
-If all experts have a blocked form the mixture has one, too:
-``mixture(default_experts(map_every=32))`` (`jaxret.simulation.blocked.mixture`).
+If all experts have a blocked form, as the default ones do, the mixture has one, too
+(`jaxret.simulation.blocked.mixture`).
 
 Sources: mixtures under log loss, Vovk (1990); the fixed share, Herbster and Warmuth (1998);
 calibration by a slope and an offset, Platt (1999), learnt here by online Newton steps. The bounds
@@ -298,7 +298,7 @@ def mixture(
     )
 
 
-def default_experts(*, map_every: int = 1, offsets: bool = True) -> list[LearnerGrid]:
+def default_experts(*, map_every: int = 16, offsets: bool = True) -> list[LearnerGrid]:
     """Return the default experts of `mixture`, the same for every data set and encoder.
 
     Static retrieval by vectors, by vectors and words, and by mostly words; and three learners with
@@ -307,7 +307,7 @@ def default_experts(*, map_every: int = 1, offsets: bool = True) -> list[Learner
 
     Args:
       map_every: rounds between two updates of the experts' query maps; with a multiple of 8 the
-        mixture has a blocked form (`jaxret.simulation.blocked.simulate`).
+        mixture has a blocked form (`jaxret.simulation.blocked.simulate`), which is faster.
       offsets: whether the experts read words and usage; False: static retrieval by vectors, and
         the three learners without offsets.
     """

@@ -33,12 +33,12 @@ def with_labels(learner: Learner) -> Learner:
 @preset
 def oracle(
     *,
-    tau: float = 0.02,
-    eta: float = 6e-4,
+    tau: float = 0.03,
+    eta: float = 1e-3,
     lexical: float = 0.25,
     balance: float = 1.0,
     per_round: int = 8,
-    map_every: int = 1,
+    map_every: int = 16,
 ) -> Learner:
     """Show the best item and learn from the label, by all that the rules without labels use.
 

@@ -208,8 +208,8 @@ def remembered(
       feedback: feedback of the round, with labels for an oracle.
 
     Returns:
-      The choice and its reward; for an oracle the right item, with the reward 1, or 0 if the round
-      has none. Of several right items, each round keeps another.
+      The choice and its reward [] or [k]; for an oracle the right item, with the reward 1, or 0 if
+      the round has none. Of several right items, each round keeps another.
     """
     if rule.estimator.bandit:
         return choice, feedback.reward

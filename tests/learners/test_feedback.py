@@ -231,6 +231,7 @@ def test_wrappers_of_oracles_are_oracles():
     assert [rule.name for rule in [*PRESETS.values(), *WRAPPED] if rule.facts.oracle] == [
         "full_information",
         "mapped_full_information",
+        "oracle",
         "full_information+linear",
     ]
     assert all(rule.facts.oracle for rule in WRAPPED_ORACLES)

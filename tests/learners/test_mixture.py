@@ -213,8 +213,8 @@ def test_an_index_adds_new_tools_to_every_expert(task):
         ({"beta": 0.0}, "beta must be > 0"),
         ({"trust": 0.0}, "trust must be > 0, got 0.0"),
         ({"floor": 0.5}, r"floor must be in \(0, 0.5\)"),
-        ({"prior": [1.0]}, "prior must be 4 numbers"),
-        ({"prior": [0.0] * 4}, "prior must be > 0"),
+        ({"prior": [1.0]}, "prior must be 6 numbers"),
+        ({"prior": [0.0] * 6}, "prior must be > 0"),
     ],
 )
 def test_invalid_settings_are_refused(arguments, message):
