@@ -6,14 +6,16 @@
 
 A line names a preset and its settings, or the four parts of a rank-one learner; ``file`` names a
 learner in a file (`experiments.common.learner_files`). A list is an axis of the grid.
-``eta_over_tau``, the step of a row per unit of coefficient, replaces ``eta``. Parts are names of
-factories in `jaxret.rules`, or mappings of ``name`` and settings.
+``eta_over_tau``, the step of a row per unit of coefficient, replaces ``eta``; ``experts`` of a
+mixture are arguments of `jr.default_experts`. Parts are names of factories in `jaxret.rules`, or
+mappings of ``name`` and settings.
 
 Letters: G settings, n numbers of a setting.
 """
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,6 +87,8 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
     if ratios is not None:
         settings["eta"] = ratios
     try:
+        if spec.get("preset") == "mixture" and "experts" in settings:
+            make = partial(make, jr.default_experts(**settings.pop("experts")))
         inspect.signature(make).bind(**settings)
     except TypeError as error:
         raise ValueError(f"learner {name!r}: {error}") from error

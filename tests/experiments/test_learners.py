@@ -6,6 +6,7 @@ import pytest
 from experiments.common.environments import environment_of
 from experiments.common.learners import PARTS, learner_grid, shared_grid
 from jaxret.learners import grid, presets
+from jaxret.learners.mixture import blend_of, default_experts, mixture
 from jaxret.learners.rank_one import rule_of
 
 GREEDY = {
@@ -112,9 +113,19 @@ def test_a_preset_with_nothing_to_set_is_a_grid_of_one():
     assert grid.learner(0).name == "mixed"
 
 
+def test_a_mixture_can_name_the_arguments_of_its_default_experts():
+    experts = {"offsets": False, "map_every": 1}
+    grid = learner_grid("vectors", {"preset": "mixture", "experts": experts})
+    same = mixture(default_experts(**experts))
+    assert blend_of(grid.learner(0)).experts == blend_of(same).experts
+    assert blend_of(mixture()).experts != blend_of(same).experts
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ({"preset": "mixture", "experts": {"offset": False}}, "learner 'x': .*'offset'"),
+        ({"preset": "greedy", "experts": {}}, "learner 'x': .*'experts'"),
         ({"preset": "bold"}, "learner 'x': unknown preset 'bold'; known: frozen, hybrid, orag"),
         ({"preset": "greedy", "speed": 3}, "learner 'x': .*'speed'"),
         ({"preset": "greedy", "k": [1, 2]}, r"k=\[1, 2\] cannot vary within one program"),
