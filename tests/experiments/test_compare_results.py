@@ -10,7 +10,7 @@ RESULTS = {"greedy/online/accuracy": (0.4, 0.01), "greedy/online/microseconds": 
 
 
 def write(folder, run, results):
-    (folder / run).mkdir(parents=True)
+    (folder / run).mkdir(parents=True, exist_ok=True)
     rows = {name: {"mean": mean, "stderr": error} for name, (mean, error) in results.items()}
     (folder / run / "results.json").write_text(json.dumps(rows))
 
@@ -31,14 +31,14 @@ def test_equal_runs_are_equal_although_their_times_differ(folders, capsys):
     assert "| orag | 1 | 1 | 0.0e+00 |" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("changed", [(0.4 + 1e-4, 0.01), (0.4, 0.02), (0.4, None)])
-def test_another_mean_or_error_is_a_difference(folders, changed):
+def test_another_mean_or_error_is_a_difference(folders):
     before, after = folders
-    write(after, "orag", RESULTS | {"greedy/online/accuracy": changed})
-    (line,) = compare(before, after)
-    assert line.equal == 0
-    assert line.largest > 1e-6
-    assert main([str(before), str(after)]) == 1
+    for changed in [(0.4 + 1e-4, 0.01), (0.4, 0.02), (0.4, None)]:
+        write(after, "orag", RESULTS | {"greedy/online/accuracy": changed})
+        (line,) = compare(before, after)
+        assert line.equal == 0
+        assert line.largest > 1e-6
+        assert main([str(before), str(after)]) == 1
 
 
 def test_a_missing_result_and_a_missing_run_are_named(folders, capsys):
