@@ -11,11 +11,8 @@ from experiments import orag
 from experiments.common.config import CONFIGS, table
 from experiments.common.help import TABLES, explained, help_text, sources
 
-FILES = {path.stem for path in Path(CONFIGS).glob("*.yaml")} - {
-    *TABLES.values(),
-    "variants",
-    "papers",
-}
+FILES = {path.stem for path in Path(CONFIGS).glob("*.yaml")}
+FILES -= {*TABLES.values(), "variants", "papers"}
 
 
 def help_of(monkeypatch, capsys, *words):

@@ -70,34 +70,19 @@ def test_a_file_that_changes_under_a_run_is_refused(file):
         learner_grids(cfg)
 
 
-@pytest.mark.parametrize(
-    ("learner", "message"),
-    [
-        (
-            "[gone.py:learner]",
-            r"gone\.py does not exist: learner 'gone\.py:learner' is to be read from",
-        ),
-        (
-            "my_learner.py",
-            r"my_learner\.py needs the name of a learner in it, as in my_learner\.py:NAME",
-        ),
-        ("[my_learner.py:no]", r"my_learner\.py has no 'no'; it has one, many, nothing, greedy"),
-        ("[my_learner.py:number]", r"py:number must be a learner or a function .*, got int"),
-        ("[my_learner.py:nothing]", r"my_learner\.py:nothing must return a learner, got int"),
-        (
-            "[my_learner.py:greedy]",
-            "and a learner of configs/learners.yaml are both called 'greedy'",
-        ),
-        ("[broken.py:learner]", r"broken\.py cannot be run: NameError: name 'x' is not defined"),
-        (
-            "[my_learner.py:one,other.py:one]",
-            r"other.py:one and a learner of my_learner.py:one are",
-        ),
-    ],
-)
-def test_a_file_without_a_usable_learner_gives_a_one_line_error(file, learner, message):
+def test_a_file_without_a_usable_learner_gives_a_one_line_error(file):
     file.with_name("broken.py").write_text("x\n")
     file.with_name("other.py").write_text(LEARNERS)
-    with pytest.raises(ValueError, match=message) as error:
-        learner_grids(config(learner))
-    assert "\n" not in str(error.value)
+    for learner, message in {
+        "[gone.py:learner]": r"gone\.py does not exist: learner 'gone\.py:learner' is to be read",
+        "my_learner.py": r"py needs the name of a learner in it, as in my_learner\.py:NAME",
+        "[my_learner.py:no]": r"my_learner\.py has no 'no'; it has one, many, nothing, greedy",
+        "[my_learner.py:number]": r"py:number must be a learner or a function .*, got int",
+        "[my_learner.py:nothing]": r"my_learner\.py:nothing must return a learner, got int",
+        "[my_learner.py:greedy]": "a learner of configs/learners.yaml are both called 'greedy'",
+        "[broken.py:learner]": r"broken\.py cannot be run: NameError: name 'x' is not defined",
+        "[my_learner.py:one,other.py:one]": r"other.py:one and a learner of my_learner.py:one are",
+    }.items():
+        with pytest.raises(ValueError, match=message) as error:
+            learner_grids(config(learner))
+        assert "\n" not in str(error.value)
