@@ -1,4 +1,4 @@
-"""Collection of a sweep's folders, finished or not, into one table and one figure."""
+"""Folders of results: a sweep as one table and figure, and two sets number by number."""
 
 import csv
 import json
@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.collect import collect, main
+from experiments import collect, compare_results
 from jaxret.runtime.tracking import write_results
 
 
@@ -35,7 +35,7 @@ def sweep(tmp_path):
 
 
 def test_runs_are_known_by_what_differs_and_results_of_unfinished_ones_are_read(sweep):
-    runs = collect(sweep)
+    runs = collect.collect(sweep)
     assert [run.words for run in runs] == [{"world.noise": n} for n in ("0.02", "0.1", "0.3", "10")]
     assert [run.state for run in runs] == ["finished", "finished", "2 steps", "0 steps"]
     _, finished, going_on, begun = runs
@@ -46,7 +46,7 @@ def test_runs_are_known_by_what_differs_and_results_of_unfinished_ones_are_read(
 
 
 def test_a_table_shows_the_metric_that_is_asked_for_and_the_csv_holds_all(sweep, capsys):
-    assert main([str(sweep), "online/accuracy"]) == 0
+    assert collect.main([str(sweep), "online/accuracy"]) == 0
     shown = capsys.readouterr().out
     assert "4 runs, 2 finished" in shown
     assert "ndcg" not in shown
@@ -72,7 +72,7 @@ def test_a_table_shows_the_metric_that_is_asked_for_and_the_csv_holds_all(sweep,
 
 def test_runs_are_not_touched_and_without_a_metric_all_are_listed(sweep, capsys):
     before = {path: path.stat().st_mtime_ns for path in sweep.rglob("*") if path.is_file()}
-    main([str(sweep)])
+    collect.main([str(sweep)])
     shown = capsys.readouterr().out
     assert "can be asked for: online/accuracy, final/ndcg@10\n" in shown
     assert "│" not in shown
@@ -87,5 +87,50 @@ def test_a_missing_folder_or_metric_is_named(sweep, capsys):
         "no run has online/luck yet; known: online/": [str(sweep), "online/luck"],
     }.items():
         with pytest.raises(SystemExit):
-            main(arguments)
+            collect.main(arguments)
         assert message in capsys.readouterr().err
+
+
+RESULTS = {"greedy/online/accuracy": (0.4, 0.01), "greedy/online/microseconds": (3.0, None)}
+
+
+def write(folder, run, results):
+    (folder / run).mkdir(parents=True, exist_ok=True)
+    rows = {name: {"mean": mean, "stderr": error} for name, (mean, error) in results.items()}
+    (folder / run / "results.json").write_text(json.dumps(rows))
+
+
+@pytest.fixture
+def folders(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    write(before, "orag", RESULTS)
+    return before, after
+
+
+def test_equal_runs_are_equal_although_their_times_differ(folders, capsys):
+    before, after = folders
+    write(after, "orag", RESULTS | {"greedy/online/microseconds": (9.0, None)})
+    (line,) = compare_results.compare(before, after)
+    assert (line.results, line.equal, line.largest, line.missing) == (1, 1, 0.0, ())
+    assert compare_results.main([str(before), str(after)]) == 0
+    assert "| orag | 1 | 1 | 0.0e+00 |" in capsys.readouterr().out
+
+
+def test_another_mean_or_error_is_a_difference(folders):
+    before, after = folders
+    for changed in [(0.4 + 1e-4, 0.01), (0.4, 0.02), (0.4, None)]:
+        write(after, "orag", RESULTS | {"greedy/online/accuracy": changed})
+        (line,) = compare_results.compare(before, after)
+        assert line.equal == 0
+        assert line.largest > 1e-6
+        assert compare_results.main([str(before), str(after)]) == 1
+
+
+def test_a_missing_result_and_a_missing_run_are_named(folders, capsys):
+    before, after = folders
+    write(after, "orag", {})
+    write(after, "regret", RESULTS)
+    assert compare_results.main([str(before), str(after)]) == 1
+    said = capsys.readouterr().out
+    assert "orag: missing greedy/online/accuracy" in said
+    assert "regret: missing the run, before" in said

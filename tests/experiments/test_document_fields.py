@@ -12,8 +12,6 @@ from experiments.document_fields.__main__ import coverage, lengths
 from jaxret import data, encoders
 from jaxret.data.templates import template
 from jaxret.documents import original
-from jaxret.documents.expansion import read_verdict
-from jaxret.llm import Chat, Endpoint
 from tests.experiments.configs import config_of, refused
 from tests.experiments.conftest import write_data
 from tests.fake_llm import Reply, serving
@@ -163,24 +161,6 @@ def test_the_profile_is_shown_only_for_the_expanded_document():
     assert "terse" not in grown
 
 
-def test_a_model_is_asked_and_one_without_a_verdict_is_left_out(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
-
-    def answer(messages, _):
-        text = messages[-1]["content"]
-        return Reply("true" if "fine" in text else "false" if "poor" in text else "who knows")
-
-    words = ("fine", "poor", "poor", "odd")
-    asked = [audit.question({"description": word}, expanded=False) for word in words]
-    with serving(answer) as server:
-        chat = Chat(Endpoint(model="m", base_url=server.url, attempts=2))
-        verdicts = chat.ask_all(asked, read_verdict, progress=False)
-    assert verdicts == [True, False, False, None]
-    found = audit.incomplete(verdicts, range(4), ["web"] * 4)
-    assert found.mean == pytest.approx(2 / 3)
-    assert found.documents == 3
-
-
 def test_a_sample_takes_so_many_of_each_domain_and_all_of_a_small_one():
     domains = ["web"] * 50 + ["code"] * 3 + ["web"] * 10
     rows = audit.sample(domains, 5, seed=1)
@@ -210,8 +190,14 @@ def test_the_share_is_the_mean_over_domains_and_its_error_that_of_the_draw():
     assert np.mean(errors) == pytest.approx(np.std(shares), rel=0.1)
 
 
+def test_documents_without_a_verdict_are_left_out():
+    found = audit.incomplete([True, False, False, None], range(4), ["web"] * 4)
+    assert found.mean == pytest.approx(2 / 3)
+    assert found.documents == 3
+    with pytest.raises(ValueError, match="no document of domain 'b' was judged"):
+        audit.incomplete([True, None], [0, 1], ["a", "b"])
+
+
 def test_judging_all_documents_has_no_sampling_error_and_judging_one_has_an_unknown_error():
     assert audit.incomplete([True, False], [0, 1], ["a", "a"]).stderr == 0.0
     assert audit.incomplete([True], [0], ["a", "a"]).stderr is None
-    with pytest.raises(ValueError, match="no document of domain 'b' was judged"):
-        audit.incomplete([True, None], [0, 1], ["a", "b"])

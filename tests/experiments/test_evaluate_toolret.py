@@ -1,4 +1,4 @@
-"""ToolRet's protocol, end to end on a small copy, against trec_eval through ir-measures."""
+"""ToolRet's protocol on a small copy, against trec_eval, and other data arranged as a copy."""
 
 import json
 import signal
@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from ir_measures import R, nDCG
 
-from experiments import evaluate_toolret
+from experiments import arrange_toolret, evaluate_toolret
 from experiments.evaluate_toolret import averages, measured
+from jaxret import data
 from jaxret.data.toolret import benchmark
 from jaxret.encoders import encode, load_encoder
 from jaxret.evaluation import metrics
 from jaxret.retrieval.ranking import trec_order
 from jaxret.retrieval.runs import load_run
 from jaxret.runtime.checkpoint import Interrupted
-from tests.experiments.configs import refused
+from tests.experiments.configs import config_of, refused
 from tests.experiments.conftest import rows_of
 from tests.experiments.toolret_copy import QUERIES, TASKS, TOOLS, configure, write_copy
 
@@ -222,3 +223,28 @@ def test_wrong_settings_are_refused_before_any_work(world, copy, tmp_path):
     }.items():
         cfg = configure(world, copy, tmp_path / "run", *override.split())
         refused(evaluate_toolret.main, cfg, message)
+
+
+def arranged(path, *more):
+    """Convert DeskBank."""
+    desk = "tasks={desk:{source:{name:deskbank},category:customized,instruction:Find it.}}"
+    cfg = config_of("arrange_toolret", f"path={path}", "~tasks", f"+{desk}", *more)
+    arrange_toolret.main(cfg)
+    return benchmark(path)
+
+
+def test_a_data_set_is_arranged_as_a_copy_with_and_without_profiles(tmp_path):
+    bank = data.load("deskbank")
+    plain = arranged(tmp_path / "plain")
+    expanded = arranged(tmp_path / "expanded", "expanded=true")
+    assert plain.queries == bank.queries
+    assert plain.tasks == {"desk": "customized"}
+    np.testing.assert_array_equal(plain.dataset.labels, bank.labels)
+    for copied in (plain, expanded):
+        documents = zip(copied.dataset.documents, bank.documents, strict=True)
+        for text, document in documents:
+            left_out = {"terse", "domain"} | ({"tool_profile"} if copied is plain else set())
+            wanted = {key: value for key, value in document.items() if key not in left_out}
+            assert json.loads(text) == wanted
+    with pytest.raises(ValueError, match="plain exists: give the name of a new folder"):
+        arranged(tmp_path / "plain")

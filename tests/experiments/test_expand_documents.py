@@ -90,14 +90,16 @@ def provenance(folder):
     return json.loads((folder / "run/expanded/provenance.json").read_text())["stages"]
 
 
-def test_bad_documents_are_expanded_from_their_one_line_alone(folder):
+def test_bad_documents_are_expanded_from_their_one_line_alone_up_to_the_limit(folder):
     tools = [documented(i) | {"terse": f"Short {i}."} for i in range(TOOLS)]
     write_json_lines(folder / "data" / "tools.jsonl", tools)
     with serving(answer) as server:
-        expand_documents.main(configure(folder, server, "terse=true", "limit=2"))
+        results = expand_documents.main(configure(folder, server, "terse=true", "limit=2"))
         asked = [request["messages"][1]["content"] for request in server.requests]
     assert all("Short " in text and "Does 0." not in text for text in asked)
+    assert (results["expanded"], results["failed/not_asked"]) == (2, 6)
     expanded = data.load("jsonl", folder / "run/expanded").documents
+    assert len(expanded) == TOOLS
     bad = "Name: tool-0 Description: Short 0."
     assert template("full")(expanded[0]) == bad
     assert template("expanded")(expanded[0]).startswith(f"{bad} Function: Does what")
@@ -140,16 +142,22 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
     assert set(refine["prompts"]) == {"expand.txt", "refine.txt", "shorten.txt"}
 
 
-def test_a_model_given_for_all_stages_replaces_their_own(folder):
-    settings = ("llm.model=one", "llm.format=schema", "+stages.judge.max_tokens=8", "limit=1")
+def test_a_users_model_and_prompt_replace_those_of_the_stages(folder):
+    file = folder / "mine.txt"
+    file.write_text("Mine.\n---\n$document")
+    settings = ["llm.model=one", "llm.format=schema", "+stages.judge.max_tokens=8"]
     with serving(answer) as server:
-        expand_documents.main(configure(folder, server, *settings))
+        given = [*settings, "limit=1", f"prompts.expand={file}"]
+        expand_documents.main(configure(folder, server, *given))
     writer, judge = server.requests
     assert writer["model"] == judge["model"] == "one"
     assert "max_tokens" not in writer
     assert judge["max_tokens"] == 8
     assert writer["response_format"]["type"] == "json_schema"
+    assert writer["messages"][0]["content"] == "Mine."
     assert {stage["model"] for stage in provenance(folder).values()} == {"one"}
+    used, ours = provenance(folder)["expand"]["prompts"], expand_documents.OURS.expand.sha256
+    assert used["expand.txt"] == hashlib.sha256(file.read_bytes()).hexdigest() != ours
 
 
 @pytest.mark.slow
@@ -158,12 +166,8 @@ def test_a_run_that_was_killed_resumes_and_asks_nothing_twice(folder):
         return answer(messages, number)._replace(delay=600.0 if number > 4 else 0.0)
 
     with serving(slow) as server:
-        process = start(
-            "experiments.expand_documents",
-            *overrides(folder, server),
-            f"hydra.run.dir={folder / 'run'}",
-        )
-        with process:
+        where = f"hydra.run.dir={folder / 'run'}"
+        with start("experiments.expand_documents", *overrides(folder, server), where) as process:
             end = time.monotonic() + 300  # a busy machine starts slowly
             while len(server.requests) < 6:
                 assert process.poll() is None, process.stdout.read()
@@ -213,23 +217,6 @@ def test_a_dry_run_shows_the_first_prompt_and_sends_nothing(folder, capsys, monk
     assert '"description": "Does 0."' in said
     assert "Old news" not in said
     assert "nothing was sent" in said
-
-
-def test_a_users_prompt_is_sent_and_its_hash_is_in_the_provenance(folder):
-    file, ours = folder / "mine.txt", expand_documents.OURS.expand.sha256
-    file.write_text("Mine.\n---\n$document")
-    with serving(answer) as server:
-        expand_documents.main(configure(folder, server, "limit=1", f"prompts.expand={file}"))
-        assert server.requests[0]["messages"][0]["content"] == "Mine."
-    used = provenance(folder)["expand"]["prompts"]["expand.txt"]
-    assert used == hashlib.sha256(file.read_bytes()).hexdigest() != ours
-
-
-def test_tools_beyond_the_limit_are_not_asked_for_and_are_listed(folder):
-    with serving(answer) as server:
-        results = expand_documents.main(configure(folder, server, "limit=2"))
-    assert (results["expanded"], results["failed/not_asked"]) == (2, 6)
-    assert len(data.load("jsonl", folder / "run/expanded").documents) == TOOLS
 
 
 def test_wrong_settings_are_refused_before_anything_is_asked(folder):
