@@ -57,6 +57,12 @@ def values_of(directory):
     return {name: np.array(x["values"]) for name, x in read_results(directory).items()}
 
 
+def step_of(directory, name):
+    """Read the arrays of a run's finished step."""
+    with np.load(directory / "steps" / f"{name}.npz") as step:
+        return dict(step)
+
+
 def tiny_encoder(folder, texts):
     """Make a two-layer BERT with random weights whose vocabulary is the words of some texts."""
     folder.mkdir()

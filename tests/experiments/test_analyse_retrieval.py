@@ -11,7 +11,7 @@ from jaxret import data, encoders
 from jaxret.data.split import own_split
 from jaxret.data.templates import template
 from tests.experiments.configs import config_of, in_world, refused
-from tests.experiments.conftest import TOOLS
+from tests.experiments.conftest import TOOLS, step_of
 
 K = 2
 PICTURES = {"cosines.png", "tsne.png", "failures.png", "lengths.png"}
@@ -125,16 +125,14 @@ def test_a_method_that_misses_nothing_has_no_lengths_of_failures():
 
 def test_the_t_sne_has_each_point_once_and_is_deterministic(finished, world, tmp_path):
     directory, results = finished
-    with np.load(directory / "steps" / "tsne.npz") as unit:
-        points = unit["points"]
+    points = step_of(directory, "tsne")["points"]
     assert points.shape == (40 + 2 * 20, 2)
     assert np.isfinite(points).all()
     for name in ("query", "Tool2Vec", "document"):
         assert 0 < results[f"nearest/{name}"] <= 1
     again = tmp_path / "again"
     assert analysis.main(configure(world, again)) == results
-    with np.load(again / "steps" / "tsne.npz") as unit:
-        np.testing.assert_array_equal(unit["points"], points)
+    np.testing.assert_array_equal(step_of(again, "tsne")["points"], points)
 
 
 def test_figures_are_there_and_a_finished_run_is_only_read(finished, world, capsys):

@@ -11,6 +11,7 @@ from experiments.retrieval import methods
 from jaxret import data
 from jaxret.data.split import own_split
 from tests.experiments.configs import SMALL_CROSS_ENCODER, config_of, in_world, refused
+from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
 
 LEARNERS = ("greedy", "mapped", "full_information")
@@ -50,11 +51,6 @@ def finished(world):
     return directory, evaluate_retrieval.main(configure(world, directory))
 
 
-def step(directory, name):
-    with np.load(directory / "steps" / f"{name}.npz") as file:
-        return dict(file)
-
-
 def test_every_method_ranks_the_test_part_and_the_table_says_what_it_saw(world, finished, capsys):
     directory, results = finished
     metrics = ("recall@1", "recall@10", "ndcg@1", "ndcg@10")
@@ -81,7 +77,7 @@ def test_a_learner_ranks_as_the_held_out_protocol_says(finished):
     """Use the benchmark's search, also with query maps, at the setting that validates best."""
     directory, results = finished
     for name in ("greedy", "greedy+once", "mapped", "full_information"):
-        held = step(directory, f"{name}-stream")
+        held = step_of(directory, f"{name}-stream")
         for metric in ("recall@10", "ndcg@10"):
             expected = held[f"heldout/{metric}"].mean()
             assert results[f"{name}/{metric}"] == pytest.approx(expected, abs=1e-6)
@@ -92,7 +88,7 @@ def test_the_stream_is_the_training_part_and_nothing_else(world, finished):
     directory, _ = finished
     train = own_split(data.load("jsonl", world / "data")).train
     for name, exposures in {"greedy+once": 1, "greedy": 3}.items():
-        order = step(directory, f"{name}-stream")["order"]
+        order = step_of(directory, f"{name}-stream")["order"]
         for seed in order:
             np.testing.assert_array_equal(np.sort(seed), np.sort(np.tile(train, exposures)))
         assert (order[0] != order[1]).any()
@@ -103,7 +99,7 @@ def test_the_stream_is_the_training_part_and_nothing_else(world, finished):
 def test_a_reranker_sorts_ten_documents_and_refit_searches_all_again(finished):
     directory, results = finished
     first, judged, second = (
-        step(directory, f"{name}-0-test")["items"]
+        step_of(directory, f"{name}-0-test")["items"]
         for name in ("documents", "cross_encoder", "refit")
     )
     assert judged.shape[1] == 10
@@ -148,4 +144,6 @@ def test_a_stream_that_is_stopped_resumes_and_ends_with_the_same_ranking(world, 
     assert not (tmp_path / "results.json").exists()
     evaluate_retrieval.main(cfg)
     for name in ("greedy-0-test", "greedy-1-test"):
-        np.testing.assert_array_equal(step(tmp_path, name)["items"], step(whole, name)["items"])
+        np.testing.assert_array_equal(
+            step_of(tmp_path, name)["items"], step_of(whole, name)["items"]
+        )

@@ -43,17 +43,13 @@ def test_every_form_is_compared_with_its_limits(finished):
     np.testing.assert_allclose(results["64x16/blocked/over_arithmetic"], arithmetic)
 
 
-def test_ratios_are_of_the_same_turn(finished):
-    results, _ = finished
+def test_ratios_are_of_the_same_turn_and_printed_after_the_machine(finished):
+    results, said = finished
     floor, blocked, scan, one, runs = (results[f"{form}/microseconds"] for form in FORMS)
     np.testing.assert_allclose(results["64x16/blocked_over_scan"], scan / blocked)
     np.testing.assert_allclose(results["64x16/blocked_over_floor"], blocked / floor)
     np.testing.assert_allclose(results["grid/one_program_over_runs"], runs / one)
     assert "64x16/blocked_over_torch" not in results
-
-
-def test_the_machine_is_printed_first_and_then_what_limits_each_form(finished):
-    _, said = finished
     assert "GB/s in a copy" in said.splitlines()[0]
     for form in FORMS:
         [line] = [line for line in said.splitlines() if f" {form} " in line]

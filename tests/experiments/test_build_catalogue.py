@@ -97,9 +97,7 @@ def test_a_library_is_its_public_documented_things_each_once(toy):
     )
     assert found.counts["sub"] == Counter(found=1, aliases=1)
     assert found.source == "toylib 3.1"
-
-
-def test_an_inherited_member_is_listed_again_if_the_package_lists_it(toy):
+    # An inherited member is listed again if the package lists it.
     ids = {tool.id for tool in toy(TOY._replace(inherited=("",))).tools}
     assert {"toylib.Child.make", "toylib.Child.walk", "toylib.Child.words.upper"} <= ids
 
@@ -220,13 +218,11 @@ b : ndarray
 """
 
 
-def test_a_description_is_the_text_before_the_sections_without_signature_and_markup():
+def test_a_docstring_has_a_description_before_its_sections_and_parameters():
     text = "Limit the values, as lib.where and sort do. It is fast <http://x>. See:"
     assert condense(NUMPY_STYLE) == text
     assert condense("f(a, b)") == condense("") == condense("Parameters\n----------\na : int") == ""
 
-
-def test_parameters_are_read_where_no_signature_can_be():
     assert parameters(NUMPY_STYLE) == {"a": True, "low": True, "high": True, "out": False}
     assert parameters("No section.") == {}
 

@@ -35,6 +35,10 @@ def test_twins_and_neighbours_of_five_functions_are_those_found_by_hand():
     np.testing.assert_allclose(found["alone/cosine"], near[[1, 3]])
     moved = confused_types.confusion(IDS, directions([0, 40, 25, 90, 120]), others=10, seed=0)
     np.testing.assert_array_equal(moved["nearest/twin"], [1, 0, 0, 0, 0])
+    # Functions that all have a twin are not compared with those without.
+    found = confused_types.confusion(["a.f", "b.f"], directions([0, 90]), others=1, seed=0)
+    assert "alone/cosine" not in found
+    np.testing.assert_array_equal(found["nearest/twin"], [1, 1])
 
 
 def test_random_others_are_all_functions_but_the_function_itself_equally_often():
@@ -43,12 +47,6 @@ def test_random_others_are_all_functions_but_the_function_itself_equally_often()
     cosine = np.cos(np.radians(np.subtract.outer(DEGREES, DEGREES)))
     others = (cosine.sum(axis=1) - 1) / 4
     np.testing.assert_allclose(found["random/cosine"], others, atol=0.02)
-
-
-def test_functions_that_all_have_a_twin_are_not_compared_with_those_without():
-    found = confused_types.confusion(["a.f", "b.f"], directions([0, 90]), others=1, seed=0)
-    assert "alone/cosine" not in found
-    np.testing.assert_array_equal(found["nearest/twin"], [1, 1])
 
 
 def test_numpys_functions_are_counted_once_each_without_those_left_out(world, tmp_path):

@@ -85,10 +85,7 @@ def test_data_sets_missing_from_the_folder_are_skipped_and_named(world, folder, 
     assert {name.partition("/")[0] for name in results} == {"torchhub"}
     absent = [name for name in cfg.datasets if name != "torchhub"]
     assert f"not in {folder}: {', '.join(absent)}\n" in capsys.readouterr().out
-
-
-def test_without_a_folder_only_what_is_built_in_is_there(world, tmp_path):
-    assert list(describe_data.present(configure(world, tmp_path))) == ["deskbank"]
+    assert list(describe_data.present(configure(world, tmp_path))) == ["deskbank"]  # no folder
 
 
 def test_the_paths_are_those_of_the_data_at_hand(world, tmp_path, shared_data):

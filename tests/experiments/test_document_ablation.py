@@ -198,9 +198,6 @@ def test_fields_are_added_in_the_order_given_and_empty_ones_are_not():
     assert with_profile(())(DOCUMENT) == template("full")(DOCUMENT)
     shown = with_profile(("example_usage",), base=template("terse"))(DOCUMENT)
     assert shown == "pay: Payment entity. Example usage: query: pay Ann, api_call: pay('Ann')"
-
-
-def test_all_four_fields_are_the_template_expanded():
     for document in data.load("deskbank").documents[:20]:
         assert with_profile(PROFILE_FIELDS)(document) == template("expanded")(document)
 

@@ -1,5 +1,7 @@
 """Training on one text of the documents and ranking another, on a small world."""
 
+from itertools import product
+
 import pytest
 
 from experiments import document_training
@@ -7,6 +9,7 @@ from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world, refused
 from tests.experiments.conftest import rows_of, write_data
 
+TEXTS = ("full", "expanded")
 SMALL = [
     "documents=[full,expanded]",
     "cuts=[1,3,4]",
@@ -38,13 +41,17 @@ def finished(world, tmp_path_factory):
 
 
 def test_every_text_is_ranked_by_every_model(finished):
+    """The pool has four tools, so a reranker's recall at 4 is the encoder's for the first text."""
     _, results = finished
-    for model in ("tool_embed", "cross_encoder"):
-        for trained in ("full", "expanded"):
-            for text in ("full", "expanded"):
-                found = results[f"{model}/trained on {trained}/jsonl/{text}/recall@3"]["values"]
-                assert len(found) == 2
-                assert all(0 <= x <= 1 for x in found)
+    pool = results["encoder/jsonl/full/recall@4"]["mean"]
+    for trained, text in product(TEXTS, TEXTS):
+        for model in ("tool_embed", "cross_encoder"):
+            found = results[f"{model}/trained on {trained}/jsonl/{text}/recall@3"]["values"]
+            assert len(found) == 2
+            assert all(0 <= x <= 1 for x in found)
+        found = results[f"cross_encoder/trained on {trained}/jsonl/{text}/recall@4"]["values"]
+        assert found == pytest.approx([pool, pool])
+    assert results["encoder/jsonl/expanded/recall@4"]["mean"] != pool
     assert len(results["encoder/jsonl/expanded/ndcg@1"]["values"]) == 1
 
 
@@ -57,12 +64,12 @@ def test_each_model_is_trained_on_its_own_text(finished, model):
             for name in sorted(results)
             if f"{model}/trained on {kind}/" in name
         ]
-        for kind in ("full", "expanded")
+        for kind in TEXTS
     )
     assert full != expanded
     assert len(full) == len(expanded)
     ranked = f"{model}/trained on full/jsonl"
-    full, expanded = (results[f"{ranked}/{x}/ndcg@4"]["values"] for x in ("full", "expanded"))
+    full, expanded = (results[f"{ranked}/{x}/ndcg@4"]["values"] for x in TEXTS)
     assert full != expanded
 
 
@@ -73,17 +80,6 @@ def test_documents_without_a_profile_are_ranked_under_the_other_text_alone(finis
     assert len(ranked) == 5  # the encoder, and two recipes trained on two texts
     fifths = 5 * results["encoder/other/full/recall@3"]["mean"]  # of nine queries five are drawn
     assert fifths == pytest.approx(round(fifths))
-
-
-def test_a_reranker_sorts_one_pool_whatever_it_reads(finished):
-    """The pool has four tools, so its recall at 4 is that of the encoder under the first text."""
-    _, results = finished
-    pool = results["encoder/jsonl/full/recall@4"]["mean"]
-    for trained in ("full", "expanded"):
-        for text in ("full", "expanded"):
-            found = results[f"cross_encoder/trained on {trained}/jsonl/{text}/recall@4"]
-            assert found["values"] == pytest.approx([pool, pool])
-    assert results["encoder/jsonl/expanded/recall@4"]["mean"] != pool
 
 
 def test_data_without_any_of_the_texts_is_refused(world, tmp_path):

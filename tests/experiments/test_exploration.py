@@ -10,7 +10,7 @@ import pytest
 from experiments import exploration
 from experiments.exploration import heatmaps
 from tests.experiments.configs import config_of, in_world, refused
-from tests.experiments.conftest import rows_of
+from tests.experiments.conftest import rows_of, step_of
 from tests.experiments.processes import stopped_at
 
 mpl.use("Agg")
@@ -56,9 +56,9 @@ def test_chosen_is_the_best_cell_by_the_validation_part_without_that_part(finish
     queries = round(results["rounds"] / results["cells"] / 8)
     share = round(0.1 * queries) / queries
     for way in WAYS:
-        with np.load(directory / "steps" / f"{way}.npz") as step:
-            online, ndcg = (x.mean(axis=1) for x in (step["online"], step["validation"][..., 2]))
-            assert results[f"{way}/best/online/accuracy"] == step["success"].mean(axis=1).max()
+        step = step_of(directory, way)
+        online, ndcg = (x.mean(axis=1) for x in (step["online"], step["validation"][..., 2]))
+        assert results[f"{way}/best/online/accuracy"] == step["success"].mean(axis=1).max()
         best = (online + ndcg).argmax()
         for metric, part in (("online/accuracy", online[best]), ("final/ndcg@10", ndcg[best])):
             mixed = share * part + (1 - share) * results[f"{way}/chosen/{metric}"]
@@ -69,8 +69,7 @@ def test_regrets_of_cells_differ_by_their_losses(finished):
     """All cells share a comparator; at tau = 5 without learning, a round costs nearly log 24."""
     directory, results = finished
     rounds = results["rounds"] / results["cells"] / 2
-    with np.load(directory / "steps" / "greedy.npz") as step:
-        loss = step["loss"].mean(axis=1)
+    loss = step_of(directory, "greedy")["loss"].mean(axis=1)
     regrets = [results[f"greedy/{cell}/regret"] for cell in CELLS]
     np.testing.assert_allclose(np.diff(regrets), rounds * np.diff(loss), rtol=1e-9)
     assert loss[2] == pytest.approx(np.log(24), rel=0.01)

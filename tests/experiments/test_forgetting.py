@@ -11,6 +11,7 @@ from experiments.common.config import plain
 from experiments.common.learners import learner_grid
 from experiments.common.loading import task_of
 from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
 
 LEARNERS = ("frozen", "greedy", "mapped")
@@ -100,8 +101,7 @@ def test_learning_lifts_the_rankings_of_queries_seen_and_moves_rows_towards_them
 def test_learnt_minus_lost_is_the_rise_of_accuracy_and_static_retrieval_forgets_nothing(finished):
     directory, results, _, _ = finished
     for learner in LEARNERS:
-        with np.load(directory / "steps" / f"{learner}.npz") as step:
-            accuracy = step["values"][:, :, 0].mean(axis=(0, 2))
+        accuracy = step_of(directory, learner)["values"][:, :, 0].mean(axis=(0, 2))
         rise = results[f"{learner}/learnt"] - results[f"{learner}/lost"]
         assert rise == pytest.approx(accuracy[-1] - accuracy[0], abs=1e-6)
     for name in ("learnt", "lost", "forgotten", "drop", "moved", "gain/ndcg@10/fall"):
@@ -152,10 +152,8 @@ def test_mean_cosines_are_those_of_all_pairs():
 
 def test_the_picture_has_tools_before_and_after_among_queries_of_the_stream(finished):
     directory, _, task, parts = finished
-    with np.load(directory / "steps" / "tsne.npz") as step:
-        before, after, asked = np.split(step["points"], [10, 20])
-    with np.load(directory / "steps" / "greedy.npz") as step:
-        rows = step["rows"]
+    before, after, asked = np.split(step_of(directory, "tsne")["points"], [10, 20])
+    rows = step_of(directory, "greedy")["rows"]
     tools = [np.abs(task.theta[:, :2] - place).sum(axis=1).argmin() for place in before]
     np.testing.assert_allclose(task.theta[tools, :2], before, atol=1e-6)
     assert len(set(tools)) == 10

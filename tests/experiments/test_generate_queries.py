@@ -210,9 +210,7 @@ def test_a_judge_with_position_bias_gives_ties_and_its_bias_is_reported():
     found, _ = verdicts(lambda a, b: "A")
     assert rates(found)["overall/tie"] == [1, 1, 1, 1]
     assert rates(found)["overall/position"] == [1, 1, 1, 1]
-
-
-def test_half_a_verdict_is_a_tie_without_bias():
+    # Half a verdict is a tie without bias.
     forward, backward = (np.array([[v] * 4 for v in some]) for some in ([1, 0, -1], [0, 1, 0]))
     found = rates(Verdicts(forward, backward, failures={}))
     assert found["fluency/tie"] == [1, 1, 1]

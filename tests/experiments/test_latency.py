@@ -9,6 +9,7 @@ from experiments import latency
 from experiments.common.run_directory import open_run
 from experiments.retrieval.bench import Bench
 from tests.experiments.configs import SMALL_CROSS_ENCODER, config_of, in_world, refused
+from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
 
 METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")
@@ -41,11 +42,9 @@ def test_every_method_has_quality_and_time(finished):
         low, middle, high = (results[f"{name}/{column}"] for column in latency.COLUMNS)
         assert 0 < low <= middle <= high
         assert 0 <= results[f"{name}/recall@10"] <= 1
-    with np.load(directory / "steps" / "latency.npz") as times:
-        assert set(times) == set(METHODS)
-        assert all(len(times[name]) == 8 for name in METHODS)
-        middle = np.median(times["refit"])
-    assert results["refit/milliseconds/median"] == pytest.approx(middle)
+    times = step_of(directory, "latency")
+    assert {name: len(values) for name, values in times.items()} == dict.fromkeys(METHODS, 8)
+    assert results["refit/milliseconds/median"] == pytest.approx(np.median(times["refit"]))
     for file in latency.FIGURES:
         assert (directory / f"{file}.png").stat().st_size > 10_000
 
@@ -61,8 +60,8 @@ def test_timed_methods_rank_as_tested_ones_and_load_the_trained_models(world, fi
         for name in METHODS:
             answer = latency.answer(bench, name, seed=0, most=10)
             found = answer(bench.texts(bench.parts.test[:5])).scores[:, :10]
-            with np.load(directory / "steps" / f"{name}-0-test.npz") as tested:
-                np.testing.assert_allclose(found, tested["scores"][:5, :10], atol=1e-5)
+            tested = step_of(directory, f"{name}-0-test")["scores"][:5, :10]
+            np.testing.assert_allclose(found, tested, atol=1e-5)
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("_CHECKPOINT*")}
 
 

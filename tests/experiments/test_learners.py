@@ -36,14 +36,11 @@ greedy = one
 """
 
 
-def test_the_grid_is_the_product_and_eta_is_in_units_of_tau():
+def test_the_grid_is_the_product_and_eta_is_in_units_of_tau_but_not_for_a_trainer():
     grid = learner_grid("mine", GREEDY)
     assert grid.family(0.1, 0.1).name == grid.name == "mine"
     expected = [(0.02, 0.002), (0.02, 0.006), (0.04, 0.004), (0.04, 0.012)]
     np.testing.assert_allclose(grid.settings, expected, rtol=1e-12)
-
-
-def test_a_trainers_rate_is_the_learning_rate_itself():
     found = learner_grid("t", {"preset": "paper_adamw", "eta": [1e-5, 1e-3]})
     np.testing.assert_array_equal(found.settings, [[1e-5], [1e-3]])
 
@@ -121,9 +118,6 @@ def test_a_preset_is_a_learner_of_the_given_name_and_lists_are_its_grid():
     assert (learner.name, rule_of(learner).tau, rule_of(learner).eta) == ("mine", 0.1, 0.01)
     assert grid.label(grid.settings[1]) == "rate=3, eta=0.01"
     np.testing.assert_allclose(grid.columns(grid.settings)["rate"], [1.0, 3.0])
-
-
-def test_a_preset_with_nothing_to_set_is_a_grid_of_one():
     grid = learner_grid("mixed", {"preset": "mixture"})
     assert grid.settings.shape == (1, 0)
     assert grid.learner(0).name == "mixed"

@@ -104,15 +104,14 @@ def test_a_users_server_program_replaces_that_of_the_wheel(tmp_path, serve, port
     assert server.check(port) == "ready, qwen2.5-coder-1.5b-instruct-q4 with 2"
 
 
-def test_a_relative_path_of_the_server_program_is_found_from_any_folder(tmp_path, monkeypatch):
+def test_a_program_is_found_at_a_relative_path_or_its_absence_is_named(
+    tmp_path, serve, port, monkeypatch
+):
     (tmp_path / "llama-server").write_text("")
     (tmp_path / "llama-server").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     command = server._command(server.Settings(program="./llama-server -fa off"), tmp_path / "w")
     assert command[:3] == [str(tmp_path / "llama-server"), "-fa", "off"]
-
-
-def test_a_program_that_is_not_there_is_one_line(tmp_path, serve, port):
     with pytest.raises(server.ServerError, match=r"no program .*/absent"):
         server.start(server.Settings(port=port, program=f"{tmp_path}/absent --fast"))
 
@@ -165,6 +164,13 @@ def test_a_server_that_ends_at_the_start_says_its_last_words_in_one_line(
     assert said.count("\n") == 1
 
 
+def test_a_server_with_an_empty_answer_is_stopped(serve, port):
+    serve("empty")
+    with pytest.raises(server.ServerError, match=r"gave an empty answer"):
+        start(port)
+    assert not server.in_use(port)
+
+
 def test_a_server_that_does_not_answer_in_time_is_stopped(serve, port, monkeypatch):
     monkeypatch.setattr(server, "START", 0.5)
     program = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -172,13 +178,6 @@ def test_a_server_that_does_not_answer_in_time_is_stopped(serve, port, monkeypat
     with pytest.raises(server.ServerError, match=r"did not answer in 0 seconds: it said nothing"):
         start(port)
     assert server.running(port) is None
-
-
-def test_a_server_with_an_empty_answer_is_stopped(serve, port):
-    serve("empty")
-    with pytest.raises(server.ServerError, match=r"gave an empty answer"):
-        start(port)
-    assert not server.in_use(port)
 
 
 def test_start_prints_the_arguments_for_an_experiment(serve, port):
