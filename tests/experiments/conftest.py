@@ -41,6 +41,12 @@ def world(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def key(monkeypatch):
+    """Set the key that clients of language models read."""
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+
+
 def write_data(folder, tools, queries):
     """Write a data set in the layout of ``dataset=jsonl``."""
     write_json_lines(folder / "tools.jsonl", tools)

@@ -11,6 +11,7 @@ from tests.experiments.configs import config_of, refused
 from tests.experiments.conftest import write_data
 from tests.fake_llm import Reply, serving
 
+pytestmark = pytest.mark.usefixtures("key")
 DOCUMENTS = [
     {"name": "a", "description": "Adds two numbers."},
     {"name": "b", "description": "B", "limitations": "Only on Mondays."},
@@ -18,11 +19,6 @@ DOCUMENTS = [
     {"name": "d", "description": "Draws a line."},
 ]
 STATES, GUIDES = (True, False, True, True), (False, True, True, True)
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
 
 
 @pytest.fixture

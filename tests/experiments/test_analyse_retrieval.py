@@ -123,8 +123,13 @@ def test_a_method_that_misses_nothing_has_no_lengths_of_failures():
     assert not {"half", "half_chance", "missed/tokens"} & found.numbers.keys()
 
 
-def test_the_t_sne_has_each_point_once_and_is_deterministic(finished, world, tmp_path):
+def test_another_run_has_the_same_points_and_figures_and_a_finished_one_is_only_read(
+    finished, world, tmp_path, capsys
+):
     directory, results = finished
+    assert {path.name for path in directory.glob("*.png")} == PICTURES
+    assert analysis.main(configure(world, directory)) == results
+    assert "finished before" in capsys.readouterr().out
     points = step_of(directory, "tsne")["points"]
     assert points.shape == (40 + 2 * 20, 2)
     assert np.isfinite(points).all()
@@ -133,13 +138,6 @@ def test_the_t_sne_has_each_point_once_and_is_deterministic(finished, world, tmp
     again = tmp_path / "again"
     assert analysis.main(configure(world, again)) == results
     np.testing.assert_array_equal(step_of(again, "tsne")["points"], points)
-
-
-def test_figures_are_there_and_a_finished_run_is_only_read(finished, world, capsys):
-    directory, results = finished
-    assert {path.name for path in directory.glob("*.png")} == PICTURES
-    assert analysis.main(configure(world, directory)) == results
-    assert "finished before" in capsys.readouterr().out
 
 
 def test_without_scikit_learn_the_extra_is_named_and_the_picture_can_be_left_out(

@@ -76,9 +76,7 @@ def test_expansion_completes_deskbank_and_a_finished_run_is_only_read(finished, 
     assert "finished before" in capsys.readouterr().out
 
 
-def test_a_language_model_judges_a_sample(tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
-
+def test_a_language_model_judges_a_sample(tmp_path, key):
     def answer(messages, _):
         return Reply("true" if "tool_profile" in messages[-1]["content"] else "false")
 

@@ -23,14 +23,10 @@ from tests.experiments.conftest import rows_of, write_data
 from tests.experiments.processes import start
 from tests.fake_llm import Reply, serving
 
+pytestmark = pytest.mark.usefixtures("key")
 TOOLS = 8
 BAD = {"tool-2": "no JSON", "tool-5": '{"function": "", "tags": []}'}  # answers of the first model
 HOPELESS = "tool-5"  # fails with the second model, too
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
 
 
 def documented(i):

@@ -21,14 +21,10 @@ from tests.experiments.conftest import TOOLS, rows_of
 from tests.fake_llm import Reply, serving
 from tests.fake_writer import Writer, draft, offered
 
+pytestmark = pytest.mark.usefixtures("key")
 SMALL = ["tracking=files", "generate.iterations=3", "generate.batch=12", "judge.pairs=5"]
 PRICE = ["price.write={prompt: 2, completion: 10}"]
 PAIRS = [("Plain words.", "do it"), ("do that", "A longer wish."), ("same", "same"), ("ab", "b")]
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
 
 
 def generation(world, directory, server, *more):

@@ -15,6 +15,7 @@ from experiments.local_llm import answers, server
 from jaxret.llm import Chat, Endpoint
 from tests.fake_llm import Reply, serving
 
+pytestmark = pytest.mark.usefixtures("key")
 SERVE = """
 import json, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -45,11 +46,6 @@ class Handler(BaseHTTPRequestHandler):
 HTTPServer(("127.0.0.1", int(said["port"])), Handler).serve_forever()
 """
 QUESTIONS = [[{"role": "user", "content": f"What is {what}?"}] for what in ("ours", "theirs")]
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
 
 
 @pytest.fixture
