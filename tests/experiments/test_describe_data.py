@@ -10,13 +10,12 @@ from jaxret import data, encoders
 from tests.experiments.configs import config_of, refused, with_encoder
 from tests.experiments.conftest import write_data
 
-QUERIES = {
-    "0": "list the open bills of this month please",
-    "1": "List the open bills of this month, please!",
-    "2": "pay one of them",
-    "3": "book a table for two",
+QUERIES = {  # with the rows of their tools
+    "list the open bills of this month please": [0],
+    "List the open bills of this month, please!": [0, 1],
+    "pay one of them": [1],
+    "book a table for two": [0],
 }
-LABELS = {"0": [0], "1": [0, 1], "2": [1], "3": [0]}
 
 
 def configure(world, directory, *more):
@@ -30,16 +29,14 @@ def folder(world, tmp_path_factory):
     shutil.copytree(world / "data", folder / "apibench-torchhub")
     documents = data.load("deskbank").documents[:3]
     tools = [{"id": str(i), "documentation": document} for i, document in enumerate(documents)]
-    queries = [
-        {"id": n, "query": text, "labels": list(map(str, LABELS[n]))} for n, text in QUERIES.items()
-    ]
+    queries = [{"id": x, "query": x, "labels": [*map(str, rows)]} for x, rows in QUERIES.items()]
     write_data(folder / "mine", tools, queries)
     return folder
 
 
 @pytest.fixture(scope="module")
 def table(world, folder, tmp_path_factory):
-    """Return the run's directory, its results and what it printed for the two data sets."""
+    """Describe the two data sets; return the run's settings, its folder and its results."""
     directory = tmp_path_factory.mktemp("run")
     mine = "+datasets.mine={name: jsonl, path: mine, document: terse}"
     cfg = configure(world, directory, f"folder={folder}", "only=[torchhub,mine]", mine)
@@ -52,14 +49,13 @@ def test_a_data_set_is_described_as_by_hand(world, table):
     assert [results[f"mine/{name}"] for name in names] == [3, 2, 4, 5 / 4, 2.5]
     assert results["mine/near_duplicates"] == 2 / 4
     encoder = encoders.load_encoder("minilm", world / "encoder")
-    bank = data.load("deskbank")
-    texts = [f"{tool['name']}: {tool['terse']}" for tool in bank.documents[:3]]
+    texts = [f"{x['name']}: {x['terse']}" for x in data.load("deskbank").documents[:3]]
     rows, asked = (
         encoders.encode(encoder, some, kind=kind, cache=None).astype(np.float64)
-        for some, kind in ((texts, "document"), (list(QUERIES.values()), "query"))
+        for some, kind in ((texts, "document"), (list(QUERIES), "query"))
     )
     first = (asked @ rows.T).argmax(axis=1)
-    right = np.mean([best in LABELS[n] for n, best in zip(QUERIES, first, strict=True)])
+    right = np.mean([best in tools for best, tools in zip(first, QUERIES.values(), strict=True)])
     assert results["mine/accuracy"] == pytest.approx(right)
 
 
