@@ -37,7 +37,6 @@ def run(*words):
     ],
 )
 def test_wrong_input_ends_in_one_line_and_status_2(tmp_path, words, line):
-    """Cover bad names, bad values and errors that Hydra raises."""
     ended = run(*words, f"hydra.run.dir={tmp_path}")
     assert ended.returncode == 2
     [said] = ended.stderr.splitlines()

@@ -30,7 +30,6 @@ def configure(*overrides, name="orag"):
 
 @pytest.fixture(scope="module")
 def everyone():
-    """Return a grid for every learner in the file."""
     names = ",".join(NAMES["learner"])
     return {grid.name: grid for grid in learner_grids(configure(f"learner=[{names}]"))}
 
@@ -74,10 +73,20 @@ def test_every_data_set_of_the_table_names_a_loader_and_options_of_that_loader()
         assert set(block["options"]) <= set(options), name
 
 
-def test_a_data_set_is_chosen_by_name_and_its_settings_can_be_changed():
+def test_a_block_is_chosen_by_name_and_its_settings_can_be_changed():
     cfg = configure("dataset=toolbank", "dataset.path=here", "dataset.options.bank=aws")
     assert plain(cfg.dataset) == {"name": "toolbank", "path": "here", "options": {"bank": "aws"}}
     assert configure(name="document_ablation").dataset.options == {"part": "all"}
+
+    assert set(encoders.ENCODERS) < set(NAMES["encoder"])
+    cfg = configure("encoder=qwen3_4b", "encoder.path=here", "encoder.layers=2")
+    expected = {"name": "qwen3_4b", "path": "here", "layers": 2, "dtype": "bfloat16", "devices": 1}
+    assert plain(cfg.encoder) == expected | {"instruction": None, "width": None}
+
+    cfg = configure("learner=[greedy,orag]", "learners.orag.tau=[0.5]")
+    assert list(cfg.learners) == ["greedy", "orag"]
+    assert list(cfg.learners.orag.tau) == [0.5]
+    assert NAMES["learner"]["orag"]["tau"] == [0.01, 0.02, 0.04]
 
 
 @pytest.mark.parametrize(
@@ -109,20 +118,6 @@ def test_the_small_configs_of_tests_are_those_that_hydra_composes():
         assert configure(*chosen) == composed("orag", *chosen)
     with pytest.raises(ConfigCompositionException, match=r"Could not override 'learners\.gredy"):
         configure("learners.gredy.tau=[0.1]")
-
-
-def test_every_encoder_has_a_block_and_its_settings_can_be_changed():
-    assert set(encoders.ENCODERS) < set(NAMES["encoder"])
-    cfg = configure("encoder=qwen3_4b", "encoder.path=here", "encoder.layers=2")
-    expected = {"name": "qwen3_4b", "path": "here", "layers": 2, "dtype": "bfloat16", "devices": 1}
-    assert plain(cfg.encoder) == expected | {"instruction": None, "width": None}
-
-
-def test_a_learner_chosen_by_name_can_be_changed_on_the_command_line():
-    cfg = configure("learner=[greedy,orag]", "learners.orag.tau=[0.5]")
-    assert list(cfg.learners) == ["greedy", "orag"]
-    assert list(cfg.learners.orag.tau) == [0.5]
-    assert NAMES["learner"]["orag"]["tau"] == [0.01, 0.02, 0.04]
 
 
 def test_every_config_with_learners_names_some_that_can_be_made():

@@ -25,7 +25,6 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def finished(world, tmp_path_factory):
-    """Run the job in the test's own process; return its folder."""
     folder = tmp_path_factory.mktemp("one")
     orag.main(config_of("orag", *SMALL, *in_world(world, folder)))
     return folder

@@ -225,8 +225,7 @@ def test_wrong_settings_are_refused_before_any_work(world, copy, tmp_path):
         refused(evaluate_toolret.main, cfg, message)
 
 
-def arranged(path, *more):
-    """Convert DeskBank."""
+def arranged_deskbank(path, *more):
     desk = "tasks={desk:{source:{name:deskbank},category:customized,instruction:Find it.}}"
     cfg = config_of("arrange_toolret", f"path={path}", "~tasks", f"+{desk}", *more)
     arrange_toolret.main(cfg)
@@ -235,8 +234,8 @@ def arranged(path, *more):
 
 def test_a_data_set_is_arranged_as_a_copy_with_and_without_profiles(tmp_path):
     bank = data.load("deskbank")
-    plain = arranged(tmp_path / "plain")
-    expanded = arranged(tmp_path / "expanded", "expanded=true")
+    plain = arranged_deskbank(tmp_path / "plain")
+    expanded = arranged_deskbank(tmp_path / "expanded", "expanded=true")
     assert plain.queries == bank.queries
     assert plain.tasks == {"desk": "customized"}
     np.testing.assert_array_equal(plain.dataset.labels, bank.labels)
@@ -247,4 +246,4 @@ def test_a_data_set_is_arranged_as_a_copy_with_and_without_profiles(tmp_path):
             wanted = {key: value for key, value in document.items() if key not in left_out}
             assert json.loads(text) == wanted
     with pytest.raises(ValueError, match="plain exists: give the name of a new folder"):
-        arranged(tmp_path / "plain")
+        arranged_deskbank(tmp_path / "plain")
