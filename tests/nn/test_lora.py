@@ -118,26 +118,21 @@ def test_any_tree_and_its_dtypes_are_kept():
         "0/w": jnp.bfloat16,
         "1/0": jnp.float32,
     }
-    merged = lora.merge(params, adapter, alpha=1)
-    assert jax.tree.map(lambda x: (x.shape, x.dtype), merged) == jax.tree.map(
-        lambda x: (x.shape, x.dtype), params
-    )
+    shapes = jax.eval_shape(lambda: params)
+    assert jax.eval_shape(lambda: lora.merge(params, adapter, alpha=1)) == shapes
 
 
-def test_patterns_that_choose_no_matrices_are_refused(params):
-    key = jax.random.key(0)
-    with pytest.raises(ValueError, match=r"no parameter's path matches 'kernel'; there are .*norm"):
-        lora.init(key, params, "kernel", rank=2)
-    with pytest.raises(ValueError, match=r"only matrices, .*'blocks/0/query/bias': \(8,\)"):
-        lora.init(key, params, ".*/query/.*", rank=2)
-    with pytest.raises(ValueError, match="rank must be >= 1, got 0"):
-        lora.init(key, params, ATTENTION, rank=0)
-
-
-def test_an_adapter_of_another_network_is_refused(params):
-    adapter = lora.init(jax.random.key(0), {"other": {"kernel": jnp.ones((2, 2))}}, ".*", rank=1)
-    with pytest.raises(ValueError, match="for other parameters: there are no other/kernel"):
-        lora.merge(params, adapter, alpha=1)
+@pytest.mark.parametrize(
+    ("pattern", "rank", "message"),
+    [
+        ("kernel", 2, r"no parameter's path matches 'kernel'; there are .*norm"),
+        (".*/query/.*", 2, r"only matrices, .*'blocks/0/query/bias': \(8,\)"),
+        (ATTENTION, 0, "rank must be >= 1, got 0"),
+    ],
+)
+def test_patterns_and_ranks_that_make_no_adapter_are_refused(params, pattern, rank, message):
+    with pytest.raises(ValueError, match=message):
+        lora.init(jax.random.key(0), params, pattern, rank=rank)
 
 
 def one_layer():
@@ -167,15 +162,12 @@ def test_every_entry_is_dropped_independently():
     adapter = {"layer/kernel": {"a": jnp.eye(6), "b": jnp.eye(6)}}  # the branch is the identity
     params = {"layer": {"kernel": jnp.full((6, 6), 0.5)}}
     apply = lora.branched(one_layer(), alpha=12, rate=rate)
-    got = jax.jit(apply)((adapter, params), x, key=jax.random.key(3)) - 0.5 * x.sum(
-        axis=1, keepdims=True
-    )
+    got = jax.jit(apply)((adapter, params), x, key=jax.random.key(3))
+    got -= 0.5 * x.sum(axis=1, keepdims=True)
     kept = np.abs(got) > 1e-4
     np.testing.assert_allclose(got, np.where(kept, 12 / 6 * x / (1 - rate), 0), atol=1e-5)
     np.testing.assert_allclose(kept.mean(axis=0), 1 - rate, atol=0.08)  # over 500 tokens
-    assert (
-        len({tuple(row) for row in kept.tolist()}) > 30
-    )  # of 64: inputs are dropped independently
+    assert len(np.unique(kept, axis=0)) > 30  # of 64: inputs are dropped independently
 
 
 def test_over_many_draws_dropout_changes_nothing_on_average():
@@ -184,9 +176,8 @@ def test_over_many_draws_dropout_changes_nothing_on_average():
     adapter["layer/kernel"]["b"] = jax.random.normal(jax.random.key(2), (2, 6))
     x = jax.random.normal(jax.random.key(3), (3, 6))
     apply = lora.branched(one_layer(), alpha=4, rate=0.1)
-    draws = jax.jit(jax.vmap(lambda key: apply((adapter, params), x, key=key)))(
-        jax.random.split(jax.random.key(4), 4000)
-    )
+    keys = jax.random.split(jax.random.key(4), 4000)
+    draws = jax.jit(jax.vmap(lambda key: apply((adapter, params), x, key=key)))(keys)
     want = x @ lora.merge(params, adapter, alpha=4)["layer"]["kernel"]
     error = np.abs(draws.mean(axis=0) - want) / (draws.std(axis=0) / np.sqrt(len(draws)))
     assert error.max() < 4.5  # in standard errors
@@ -204,11 +195,8 @@ def test_layers_drop_different_inputs():
     eye = {"a": jnp.eye(40), "b": jnp.eye(40)}
     params = {name: {"kernel": jnp.zeros((40, 40))} for name in ("one", "two")}
     apply = lora.branched(functionalize(Two), alpha=40, rate=0.5)
-    one, two = jax.jit(apply)(
-        ({f"{name}/kernel": eye for name in params}, params),
-        jnp.ones((1, 40)),
-        key=jax.random.key(0),
-    )
+    adapter = {f"{name}/kernel": eye for name in params}
+    one, two = jax.jit(apply)((adapter, params), jnp.ones((1, 40)), key=jax.random.key(0))
     assert 5 < (one != two).sum() < 35
 
 
@@ -224,9 +212,12 @@ def test_recomputing_blocks_draws_the_same_dropout(params):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), kept, again)
 
 
-def test_only_linear_layers_can_have_a_branch(params):
-    adapter = lora.init(jax.random.key(0), params, "word/embedding", rank=1)
+def test_what_fits_no_network_is_refused(params):
+    other = lora.init(jax.random.key(0), {"other": {"kernel": jnp.ones((2, 2))}}, ".*", rank=1)
+    with pytest.raises(ValueError, match="for other parameters: there are no other/kernel"):
+        lora.merge(params, other, alpha=1)
+    words = lora.init(jax.random.key(0), params, "word/embedding", rank=1)
     with pytest.raises(ValueError, match="no matrices of linear layers: word/embedding"):
-        lora.branched(NETWORK, alpha=1)((adapter, params), IDS, MASK)
+        lora.branched(NETWORK, alpha=1)((words, params), IDS, MASK)
     with pytest.raises(ValueError, match=r"rate must be in \[0, 1\), got 1"):
         lora.branched(NETWORK, alpha=1, rate=1)

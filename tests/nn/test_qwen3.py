@@ -18,35 +18,18 @@ from jaxret.nn.placement import device_bytes, memory_report, placed
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from jaxret.runtime import sharding
 from tests.meshes import abstract_mesh
+from tests.nn import config_files
 from tests.nn.published import QWEN3
 from tests.tiny import BACKBONES, weights
 
-JSON = {
-    "model_type": "qwen3",
-    "vocab_size": 40,
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 4,  # 16 heads of width 4 differ from 24
-    "intermediate_size": 32,
-    "max_position_embeddings": 64,
-    "rope_theta": 100.0,
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": True,
-}
-CONFIG = qwen3.Qwen3Config.from_json(JSON)
+CONFIG = qwen3.Qwen3Config.from_json(config_files.QWEN3)
 NETWORK = qwen3.Qwen3.functions(CONFIG)
+APPLY = jax.jit(NETWORK.apply)
 PARAMS = weights(NETWORK.shapes())
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 40, (5, 7)).astype(np.int32)
 BEGIN, END = np.array([[0], [3], [0], [2], [6]]), np.array([[7], [7], [4], [5], [7]])
 MASK = (np.arange(7) >= BEGIN) & (np.arange(7) < END)  # padded left, right, on both sides
-
-
-@pytest.fixture(scope="module")
-def apply():
-    return jax.jit(NETWORK.apply)
 
 
 def backbone(**changes):
@@ -88,25 +71,22 @@ def forward_by_hand(params, ids):
     return norm(x, p["norm"])
 
 
-def test_hidden_states_equal_a_forward_pass_by_hand_for_padding_on_either_side(apply):
-    got = apply(PARAMS, IDS, MASK)
+def test_hidden_states_equal_a_forward_pass_by_hand_for_padding_on_either_side():
+    got = APPLY(PARAMS, IDS, MASK)
     for text, there in enumerate(MASK):
         want = forward_by_hand(PARAMS, IDS[text, there])
         np.testing.assert_allclose(got[text, there], want, atol=2e-5)
-
-
-def test_tokens_of_the_padding_change_no_hidden_state(apply):
     other = np.where(MASK, IDS, (IDS + 7) % 40)
-    np.testing.assert_array_equal(apply(PARAMS, IDS, MASK)[MASK], apply(PARAMS, other, MASK)[MASK])
+    np.testing.assert_array_equal(got[MASK], APPLY(PARAMS, other, MASK)[MASK])
 
 
-def test_a_later_token_changes_no_earlier_state(apply):
+def test_a_later_token_changes_no_earlier_state():
     whole = np.ones_like(MASK)
-    base = apply(PARAMS, IDS, whole)
+    base = APPLY(PARAMS, IDS, whole)
     for place in range(7):
         other = IDS.copy()
         other[:, place] = (other[:, place] + 1) % 40
-        moved = np.abs(apply(PARAMS, other, whole) - base).max(axis=-1)
+        moved = np.abs(APPLY(PARAMS, other, whole) - base).max(axis=-1)
         np.testing.assert_array_equal(moved[:, :place], 0)
         assert (moved[:, place:] > 1e-4).all()
 
@@ -148,7 +128,8 @@ def test_the_last_token_is_that_of_the_mask():
 
 def published(folder, head=None):
     """Return a checkpoint with HuggingFace's names for PARAMS and, optionally, a head [V, H]."""
-    (folder / "config.json").write_text(json.dumps(JSON | {"tie_word_embeddings": head is None}))
+    config = config_files.QWEN3 | {"tie_word_embeddings": head is None}
+    (folder / "config.json").write_text(json.dumps(config))
     names = {"query": "q", "key": "k", "value": "v", "out": "o"}
     tensors = {"model.embed_tokens.weight": PARAMS["word"]["embedding"]}
     tensors["model.norm.weight"] = PARAMS["norm"]["scale"]
@@ -170,7 +151,7 @@ def published(folder, head=None):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_logits_of_two_words_are_those_rows_of_the_whole_head(tmp_path, apply, tied):
+def test_the_logits_of_two_words_are_those_rows_of_the_whole_head(tmp_path, tied):
     head = RNG.standard_normal((40, 24)).astype(np.float32)
     decoder = published(tmp_path, None if tied else head)
     words = [31, 4]
@@ -179,7 +160,7 @@ def test_the_logits_of_two_words_are_those_rows_of_the_whole_head(tmp_path, appl
         set() if tied else {(24, 2)}
     )
     got = jax.jit(token_classifier(decoder, words).apply)(params, IDS, MASK)
-    last = np.asarray(apply(PARAMS, IDS, MASK))[np.arange(5), END[:, 0] - 1]
+    last = np.asarray(APPLY(PARAMS, IDS, MASK))[np.arange(5), END[:, 0] - 1]
     whole = last @ (np.asarray(PARAMS["word"]["embedding"]) if tied else head).T
     np.testing.assert_allclose(got, whole[:, words], atol=1e-5)
 
@@ -258,47 +239,3 @@ def test_a_mesh_that_cannot_share_the_heads_is_refused():
         qwen3.tensor_parallel(CONFIG, abstract_mesh(data=2))
     with pytest.raises(ValueError, match="give the mesh too"):
         placed(NETWORK.shapes(), rules=[("kernel", P("model"))])
-
-
-# ---- configurations
-
-
-@pytest.mark.parametrize(
-    ("size", "published_count"),  # Qwen3-0.6B, 4B, 8B, with 151936 tokens
-    [("0.6B", 596_049_920), ("4B", 4_022_468_096), ("8B", 8_190_735_360)],
-)
-def test_presets_have_as_many_parameters_as_the_published_networks(size, published_count):
-    config = replace(QWEN3[size], vocab_size=151936)
-    shapes = qwen3.Qwen3.functions(replace(config, layers=1)).shapes()
-    count = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in shapes.items()}
-    heads = 1 if config.tied else 2
-    total = heads * count["word"] + config.layers * count["blocks"] + count["norm"]
-    assert total == published_count
-
-
-def test_the_wavelength_is_read_where_either_version_of_transformers_writes_it():
-    old = qwen3.Qwen3Config.from_json(JSON | {"rope_scaling": None})
-    rope = {"rope_theta": 100.0, "rope_type": "default"}
-    new = {name: value for name, value in JSON.items() if name != "rope_theta"}
-    assert old == qwen3.Qwen3Config.from_json(new | {"rope_parameters": rope}) == CONFIG
-    with pytest.raises(ValueError, match=r"no value for \['rope_theta'\]"):
-        qwen3.Qwen3Config.from_json(new)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"attention_bias": True}, "attention_bias must be False, got True"),
-        ({"use_sliding_window": True}, "use_sliding_window must be False, got True"),
-        ({"layer_types": ["sliding_attention"]}, "layer_types must be only 'full_attention'"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "rope_type must be 'default', got 'yarn'"),
-        ({"rope_scaling": {"type": "linear"}}, "rope_type must be 'default', got 'linear'"),
-        ({"num_key_value_heads": 3}, "must divide num_attention_heads, got 3 and 16"),
-        ({"head_dim": 5}, "head_dim must be even, got 5"),
-    ],
-)
-def test_a_network_that_is_computed_otherwise_is_refused(tmp_path, changes, message):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(JSON | changes))
-    with pytest.raises(ValueError, match=f"config.json: .*{message}"):
-        qwen3.Qwen3Config.from_json(path)

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxret.training.losses import (
-    info_nce,
-    is_label,
-    multi_label_bce,
-    softmax_ce,
-    triplet_margin,
-)
+from jaxret.training.losses import info_nce, is_label, multi_label_bce, softmax_ce, triplet_margin
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(4, 6)) * 3
@@ -28,11 +22,8 @@ def bce_by_hand(logits, labels, candidates):
     """Compute the mean over the batch of each row's mean over its candidates."""
     rows = []
     for row, right, tools in zip(logits, labels, candidates, strict=True):
-        terms = [
-            -log_sigmoid(z if tool in right else -z)
-            for z, tool in zip(row, tools, strict=True)
-            if tool != -1
-        ]
+        pairs = [(z, tool) for z, tool in zip(row, tools, strict=True) if tool != -1]
+        terms = [-log_sigmoid(z if tool in right else -z) for z, tool in pairs]
         rows.append(sum(terms) / max(len(terms), 1))
     return np.mean(rows)
 
@@ -75,10 +66,8 @@ def test_a_triplet_costs_what_it_falls_short_of_the_margin():
     anchor = np.zeros((3, 2))
     positive = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]])
     negative = np.array([[0.0, 2.0], [0.0, 9.0], [0.0, 0.0]])
-    got = [
-        triplet_margin(*(x[i : i + 1] for x in (anchor, positive, negative)), margin=2.0)
-        for i in range(3)
-    ]
+    rows = zip(*(x[:, None] for x in (anchor, positive, negative)), strict=True)
+    got = [triplet_margin(*row, margin=2.0) for row in rows]
     np.testing.assert_allclose(got, [5 - 2 + 2, 0, 2], atol=1e-5)
 
 
@@ -134,14 +123,9 @@ def test_info_nce_identifies_documents_by_tool_if_labels_are_unknown():
     q, d = NEAR["queries"], NEAR["documents"]
     unknown, tools = np.full((3, 1), -1), np.array([7, 7, 5])  # d[0] and d[1] have the same tool
     got = info_nce(q, d, unknown, tools, *NONE, temperature=0.5)
-    np.testing.assert_allclose(
-        got, info_nce_by_hand([[d[2]], [d[2]], [d[0], d[1]]], 0.5), rtol=1e-6
-    )
-
-
-def test_info_nce_of_one_tool_for_all_queries_has_nothing_to_separate():
-    same = (np.array([[3], [3], [3]]), np.array([3, 3, 3]))
-    q, d = NEAR["queries"], NEAR["documents"]
+    want = info_nce_by_hand([[d[2]], [d[2]], [d[0], d[1]]], 0.5)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    same = (np.array([[3], [3], [3]]), np.array([3, 3, 3]))  # one tool: nothing to separate
     np.testing.assert_allclose(info_nce(q, d, *same, *NONE, temperature=0.1), 0, atol=1e-6)
 
 
