@@ -48,8 +48,7 @@ def test_random_scores_come_back_bit_for_bit(tmp_path):
 
 
 def test_ids_with_white_space_are_one_word():
-    assert word("GET /tv\tx") == "GET%20/tv%09x"
-    assert word("c%20d") == "c%20d"
+    assert (word("GET /tv\tx"), word("c%20d")) == ("GET%20/tv%09x", "c%20d")
 
 
 def test_a_search_scores_the_same_here_and_in_trec_eval(tmp_path):
