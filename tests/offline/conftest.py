@@ -12,12 +12,11 @@ def make_log(item, reward, propensity, *, slate=None, by_position=None, query=No
     item, reward = np.asarray(item), np.asarray(reward, np.float64)
     propensity = np.asarray(propensity, np.float64)
     rounds = len(item)
+    by_position = propensity[:, None] if by_position is None else by_position
     return Log(
         query=np.zeros((rounds, 1), np.float32) if query is None else np.float32(query),
         slate=item[:, None] if slate is None else np.asarray(slate),
-        by_position=propensity[:, None]
-        if by_position is None
-        else np.asarray(by_position, np.float64),
+        by_position=np.asarray(by_position, np.float64),
         item=item,
         propensity=propensity,
         reward=reward,
