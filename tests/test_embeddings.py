@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -115,9 +116,8 @@ def test_the_files_can_be_read_without_jaxret(task, tmp_path):
 
 
 def test_encoder_template_and_chosen_settings_are_named(small, tmp_path):
-    encoder = tiny.encoder(tmp_path)
-    task = jr.load_task("deskbank", encoder=encoder, document="terse", cache=tmp_path / "cache")
-    grid = jr.sweep(jr.orag, task.select(np.arange(30)), tau=0.1, eta=[0.001, 0.01])
+    task = replace(tiny.letters(tmp_path), document="terse")
+    grid = jr.sweep(jr.orag, task, tau=0.1, eta=[0.001, 0.01])
     facts = grid.runs[1].embeddings().facts
     assert (facts["encoder"], facts["document"]) == ("tiny", "terse")
     assert facts["settings"] == {"tau": 0.1, "eta": 0.01, "seed": 0}

@@ -46,7 +46,6 @@ def test_toollens_agrees_with_its_conversion(shared_data):
     assert dataset.summary().startswith("toollens: 464 tools, 18,770 queries (2.66 labels")
     assert [f"toollens_{i}" for i in dataset.tool_ids] == [tool["id"] for tool in tools]
     assert dataset.documents == tuple(tool["documentation"] for tool in tools)
-    assert dataset.split is not None
     assert (dataset.split.count("train"), dataset.split.count("test")) == (16893, 1877)
     for i, text, split, labels in zip(
         dataset.query_ids, dataset.queries, dataset.split, label_ids(dataset), strict=True
@@ -56,8 +55,13 @@ def test_toollens_agrees_with_its_conversion(shared_data):
         assert set(row["labels"]) == {f"toollens_{label}" for label in labels}
 
 
-def test_bfcl_agrees_with_its_conversion_where_the_categories_overlap(shared_data):
+def test_bfcl_is_counted_and_agrees_with_its_conversion_where_the_categories_overlap(shared_data):
     dataset = load("bfcl", shared_data / "raw/bfcl")
+    asked = [row for file in (shared_data / "raw/bfcl").glob("*.json") for row in read_lines(file)]
+    functions = [json.dumps(f, sort_keys=True) for row in asked for f in row["function"]]
+    assert len(dataset.tool_ids) == len(set(functions))
+    assert dataset.merged_tools == len(functions) - len(set(functions))
+    assert len(asked) == len(dataset.queries) + dataset.merged_queries == 858
     documents = dict(zip(dataset.tool_ids, dataset.documents, strict=True))
     row_of = {query: i for i, query in enumerate(dataset.query_ids)}
     tools = read_lines(shared_data / "bfcl-v4-nonlive/tools.jsonl")
@@ -72,18 +76,7 @@ def test_bfcl_agrees_with_its_conversion_where_the_categories_overlap(shared_dat
             assert dataset.queries[i] == row["query"]
             assert set(row["labels"]) <= set(labels[i])
             assigned += 1
-    assert dataset.split is not None
     assert assigned == sum(split != "live_simple" for split in dataset.split)
-
-
-def test_every_bfcl_function_and_question_is_counted(shared_data):
-    dataset = load("bfcl", shared_data / "raw/bfcl")
-    asked = [row for file in (shared_data / "raw/bfcl").glob("*.json") for row in read_lines(file)]
-    functions = [json.dumps(f, sort_keys=True) for row in asked for f in row["function"]]
-    assert len(dataset.tool_ids) == len(set(functions))
-    assert dataset.merged_tools == len(functions) - len(set(functions))
-    assert len(asked) == 858
-    assert len(dataset.queries) + dataset.merged_queries == 858
 
 
 def test_a_bfcl_question_of_several_categories_has_all_their_answers(shared_data):

@@ -16,7 +16,6 @@ def test_deskbank_is_built_in(part, queries):
 
 def test_multi_tool_queries_of_deskbank_have_a_step_for_each_label():
     dataset = load("deskbank", part="multi")
-    assert dataset.steps is not None
     for steps, labels in zip(dataset.steps, dataset.labels, strict=True):
         assert [step.label for step in steps] == labels[labels >= 0].tolist()
         assert 2 <= len(steps) <= 5

@@ -101,7 +101,8 @@ def test_of_equal_scores_the_earlier_tool_comes_first_and_is_kept_at_the_cut():
 def test_scores_do_not_depend_on_the_hashes_of_a_process():
     """bm25s orders words by their hash, which Python draws anew in each process."""
     code = (
-        "from tests.encoders.test_lexical import *; rng = np.random.default_rng(0);"
+        "import numpy as np; from jaxret.encoders.lexical import Lexicon;"
+        "rng = np.random.default_rng(0);"
         "texts = [' '.join(f'word{i}' for i in rng.integers(10, 99, 40)) for _ in range(40)];"
         "print(*(x.tobytes().hex() for x in Lexicon(texts).prior(texts)))"
     )

@@ -57,11 +57,3 @@ def test_texts_are_described_without_vectors(tmp_path):
     assert found.near_duplicates == 2 / 4  # overlap 4/5 in one pair, 1/4 in the other
     assert (found.accuracy, found.ndcg_at_10) == (None, None)
     assert str(found).endswith("near-duplicates 0.500, static accuracy —, static nDCG@10 —")
-
-
-def test_static_accuracy_is_how_often_the_nearest_row_is_right(small):
-    task = small(items=40, queries=300)
-    nearest = (task.queries.astype(np.float64) @ task.theta.astype(np.float64).T).argmax(axis=1)
-    right = (nearest == task.labels[:, 0]).mean()
-    assert 0.1 < right < 0.9
-    assert jr.describe(task).accuracy == pytest.approx(right)

@@ -113,6 +113,9 @@ def test_blocks_that_are_computed_again_have_the_same_gradients(backbone):
     want = kept(params, jax.random.key(0))
     assert distance(again(params, jax.random.key(0)), want) < 1e-5
     assert distance(kept(params, jax.random.key(1)), want) > 0.01
+    programs = [str(jax.make_jaxpr(each)(params, jax.random.key(0))) for each in (kept, again)]
+    activation = "= logistic " if backbone is DECODER else "= erf "
+    assert [program.count(activation) for program in programs] == [1, 2]
 
 
 def test_without_a_key_dropout_is_no_part_of_the_program(backbone):

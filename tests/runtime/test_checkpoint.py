@@ -2,8 +2,6 @@ import itertools
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from typing import Any, NamedTuple
 
 import jax
@@ -187,66 +185,6 @@ def test_a_run_that_dies_resumes_from_the_last_save(tmp_path):
     with pytest.raises(MemoryError):
         walk(tmp_path, killed, seconds=0)
     assert walk(tmp_path) == (WALKED, [3, 4])  # the fourth chunk had not been saved
-
-
-# Runs 12 chunks; the chunk that lingers gives the test time to send its signal.
-PROGRAM = """
-import sys, time
-import jax, jax.numpy as jnp, numpy as np
-from jaxret.runtime.checkpoint import Checkpointer, Interrupted, interruptible
-
-directory, linger = sys.argv[1], sys.argv[2] == "linger"
-
-@jax.jit
-def run_chunk(state, chunk):
-    def round_(x, t):
-        x = 0.9 * x + jax.random.normal(jax.random.fold_in(state["key"], t), x.shape)
-        return x, x.sum()
-    x, sums = jax.lax.scan(round_, state["x"], chunk * 50 + jnp.arange(50))
-    return {**state, "x": x}, sums
-
-state = {"x": jnp.zeros(8), "key": jax.random.key(1), "total": np.zeros(())}
-try:
-    with Checkpointer(directory) as checkpoints, interruptible() as interrupted:
-        saved = checkpoints.restore_latest(state)
-        start, state = (0, state) if saved is None else (saved.step, saved.state)
-        print("from", start, flush=True)
-        for chunk in range(start, 12):
-            total = state.pop("total")
-            state, sums = run_chunk(state, chunk)
-            state["total"] = total + np.asarray(sums, np.float64).sum()
-            if linger and chunk == 4:
-                print("linger", flush=True)
-                while not interrupted():
-                    time.sleep(0.01)
-            if interrupted() or chunk % 4 == 3:
-                checkpoints.save(chunk + 1, state, {})
-            if interrupted():
-                raise Interrupted(directory, chunk + 1)
-except Interrupted as stop:
-    print(stop, file=sys.stderr)
-    raise
-print(np.asarray(state["x"]).tobytes().hex(), state["total"].tobytes().hex())
-"""
-
-
-def start(directory, linger="straight"):
-    command = [sys.executable, "-c", PROGRAM, str(directory), linger]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.mark.slow
-def test_a_run_that_is_terminated_and_repeated_ends_as_one_that_was_not(tmp_path):
-    straight, stopped = start(tmp_path / "straight"), start(tmp_path / "stopped", "linger")
-    assert [stopped.stdout.readline() for _ in range(2)] == ["from 0\n", "linger\n"]
-    stopped.send_signal(signal.SIGTERM)
-    _, message = stopped.communicate(timeout=600)
-    assert stopped.returncode == 143, message
-    assert f"stopped at step 5, saved in {tmp_path / 'stopped'}: the same command" in message
-
-    resumed, _ = start(tmp_path / "stopped").communicate(timeout=600)
-    expected, _ = straight.communicate(timeout=600)
-    assert resumed.splitlines() == ["from 5", expected.splitlines()[1]]
 
 
 def test_a_signal_between_two_loops_stops_the_second():
