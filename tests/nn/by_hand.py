@@ -24,11 +24,21 @@ def gelu(x):
     return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
 
-def after_attention(x, mixed, block, epsilon):
-    """Compute the rest of a block: two sums, each with its norm."""
-    x = norm(x + linear(mixed, block["out"]), block["attention_norm"], epsilon)
-    up = gelu(linear(x, block["up"]))
-    return norm(x + linear(up, block["down"]), block["mlp_norm"], epsilon)
+def block(x, weights, epsilon, logits):
+    """Compute a block of three heads of width 4.
+
+    ``logits(head, q, k)`` are the scores [n, n] of one head, of which q and k are the queries and
+    keys.
+    """
+    q, k, v = (linear(x, weights[name]) for name in ("query", "key", "value"))
+    mixed = np.zeros_like(x)
+    for head in range(3):
+        c = slice(4 * head, 4 * head + 4)
+        shares = np.exp(logits(head, q[:, c], k[:, c]))
+        mixed[:, c] = shares / shares.sum(1, keepdims=True) @ v[:, c]
+    x = norm(x + linear(mixed, weights["out"]), weights["attention_norm"], epsilon)
+    up = gelu(linear(x, weights["up"]))
+    return norm(x + linear(up, weights["down"]), weights["mlp_norm"], epsilon)
 
 
 def assert_equal(got, mask, want):

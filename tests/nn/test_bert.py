@@ -1,7 +1,5 @@
 """BERT computed by hand: padding, positions and initial weights."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,7 @@ from flax import nnx
 
 from jaxret.nn.bert import Bert, BertConfig
 from jaxret.nn.functional import functionalize
-from tests.nn.by_hand import after_attention, assert_equal, exact, linear, norm
+from tests.nn.by_hand import assert_equal, block, exact, norm
 from tests.nn.config_files import BERT
 from tests.tiny import weights
 
@@ -22,19 +20,11 @@ MASK = np.arange(7) < np.array([[7], [3], [1], [5]])
 
 
 def forward_by_hand(params, ids):
-    """Compute BERT for one text without padding, in float64, one head at a time."""
     p, epsilon = exact(params), BERT["layer_norm_eps"]
     x = p["word"]["embedding"][ids] + p["position"]["embedding"][: len(ids)]
     x = norm(x + p["token_type"]["embedding"][0], p["norm"], epsilon)
     for layer in range(BERT["num_hidden_layers"]):
-        block = p["blocks"][str(layer)]
-        q, k, v = (linear(x, block[name]) for name in ("query", "key", "value"))
-        heads = []
-        for head in range(3):
-            columns = slice(4 * head, 4 * head + 4)
-            shares = np.exp(q[:, columns] @ k[:, columns].T / math.sqrt(4))
-            heads.append(shares / shares.sum(1, keepdims=True) @ v[:, columns])
-        x = after_attention(x, np.concatenate(heads, 1), block, epsilon)
+        x = block(x, p["blocks"][str(layer)], epsilon, lambda head, q, k: q @ k.T / 2)
     return x
 
 
@@ -56,8 +46,8 @@ def test_initial_weights_differ_between_keys_and_matrices():
     init = jax.jit(SHALLOW.init)
     first, second = init(jax.random.key(0)), init(jax.random.key(1))
     assert np.abs(first["word"]["embedding"] - second["word"]["embedding"]).max() > 0.01
-    block = first["blocks"]["0"]
-    assert np.abs(block["query"]["kernel"] - block["key"]["kernel"]).max() > 0.01
+    query, key = (first["blocks"]["0"][name]["kernel"] for name in ("query", "key"))
+    assert np.abs(query - key).max() > 0.01
     np.testing.assert_allclose(np.std(first["word"]["embedding"]), 0.02, rtol=0.1)
 
 

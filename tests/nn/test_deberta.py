@@ -12,7 +12,7 @@ from jaxret.nn.backbone import Backbone
 from jaxret.nn.deberta import KEYS, Deberta, DebertaConfig, distance_rows
 from jaxret.nn.layers import Compute
 from tests.nn import published
-from tests.nn.by_hand import after_attention, assert_equal, exact, linear, norm
+from tests.nn.by_hand import assert_equal, block, exact, linear, norm
 from tests.nn.config_files import DEBERTA
 from tests.tiny import method, weights
 
@@ -49,27 +49,28 @@ def row(distance, buckets, farthest):
 
 
 def forward_by_hand(params, ids):
-    """Compute DeBERTa for one text without padding, in float64, one pair of tokens at a time."""
     p = exact(params)
     x = norm(p["word"]["embedding"][ids], p["norm"], 1e-7)
     r = norm(p["relative"]["embedding"], p["relative_norm"], 1e-7)
-    for layer in range(2):
-        block = p["blocks"][str(layer)]
-        q, k, v = (linear(x, block[name]) for name in ("query", "key", "value"))
-        q_r, k_r = linear(r, block["query"]), linear(r, block["key"])
-        mixed = np.zeros_like(x)
-        for head in range(3):
-            c = slice(4 * head, 4 * head + 4)
-            for i in range(len(ids)):
-                rows = [row(i - j, 6, 12) for j in range(len(ids))]
-                scores = [
-                    (q[i, c] @ k[j, c] + q[i, c] @ k_r[at, c] + k[j, c] @ q_r[at, c]) / 12**0.5
-                    for j, at in enumerate(rows)
-                ]
-                shares = np.exp(np.array(scores) - max(scores))
-                mixed[i, c] = shares / shares.sum() @ v[:, c]
-        x = after_attention(x, mixed, block, 1e-7)
+    places = range(len(ids))
+    rows = np.array([[row(i - j, 6, 12) for j in places] for i in places])
+    for layer in "01":
+        x = block(x, p["blocks"][layer], 1e-7, disentangled(p["blocks"][layer], r, rows))
     return x
+
+
+def disentangled(weights, r, rows):
+    """Return the logits of contents, of contents and places, and of places and contents."""
+    q_r, k_r = (
+        linear(r, weights[name])[rows].reshape(*rows.shape, 3, 4) for name in ("query", "key")
+    )
+
+    def logits(head, q, k):
+        to_place = np.einsum("ic,ijc->ij", q, k_r[:, :, head])
+        from_place = np.einsum("jc,ijc->ij", k, q_r[:, :, head])
+        return (q @ k.T + to_place + from_place) / 12**0.5
+
+    return logits
 
 
 def test_hidden_states_equal_a_forward_pass_by_hand_and_ignore_padding(params):

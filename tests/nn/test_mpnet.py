@@ -9,7 +9,7 @@ import pytest
 
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.mpnet import KEYS, MPNet, MPNetConfig, buckets
-from tests.nn.by_hand import after_attention, assert_equal, exact, linear, norm
+from tests.nn.by_hand import assert_equal, block, exact, norm
 from tests.nn.config_files import MPNET
 from tests.tiny import method, weights
 
@@ -29,24 +29,11 @@ def bucket(distance):
 
 
 def forward_by_hand(params, ids, places):
-    """Compute MPNet for one text without padding, in float64, one pair of tokens at a time."""
     p = exact(params)
     x = norm(p["word"]["embedding"][ids] + p["position"]["embedding"][2 + places], p["norm"], 1e-5)
-    bias = p["relative"]["embedding"]
-    for layer in range(2):
-        block = p["blocks"][str(layer)]
-        q, k, v = (linear(x, block[name]) for name in ("query", "key", "value"))
-        mixed = np.zeros_like(x)
-        for head in range(3):
-            c = slice(4 * head, 4 * head + 4)
-            for i in range(len(ids)):
-                scores = [
-                    q[i, c] @ k[j, c] / 2 + bias[bucket(places[j] - places[i]), head]
-                    for j in range(len(ids))
-                ]
-                shares = np.exp(np.array(scores) - max(scores))
-                mixed[i, c] = shares / shares.sum() @ v[:, c]
-        x = after_attention(x, mixed, block, 1e-5)
+    bias = p["relative"]["embedding"][[[bucket(j - i) for j in places] for i in places]]
+    for layer in "01":
+        x = block(x, p["blocks"][layer], 1e-5, lambda head, q, k: q @ k.T / 2 + bias[..., head])
     return x
 
 

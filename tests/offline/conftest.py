@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+import jaxret as jr
 from jaxret.logs import Log
 
 
@@ -24,6 +25,12 @@ def make_log(item, reward, propensity, *, slate=None, by_position=None, query=No
         round=np.arange(rounds),
         **more,
     )
+
+
+def logged(learner, task, folder, **options) -> Log:
+    """Simulate a learner and read its log."""
+    jr.simulate(learner, task, log=folder, **options)
+    return jr.load_log(folder / "seed_0.jsonl", task)
 
 
 def all_logs(logging, rewards):

@@ -1,5 +1,6 @@
 """First stages: equal lists on one device and on eight, with trec_eval's order of ties."""
 
+import itertools
 import re
 
 import jax
@@ -43,10 +44,12 @@ def by_letters(name="letters", *, traced=None):
     )
 
 
-@pytest.mark.parametrize("devices", [0, 1, 2, 8])
-@pytest.mark.parametrize("k", [1, 10, I])  # 10 and I exceed the rows of one of eight devices
-def test_among_tied_items_the_earlier_row_is_first_on_any_number_of_devices(devices, k):
-    found = search(TIED, QUERIES, k, mesh=mesh_of(devices), chunk=8, progress=False)
+@pytest.mark.parametrize(
+    ("devices", "k", "chunk"),  # k of 10 and I exceed the rows of one of eight devices
+    [*itertools.product((0, 1, 2, 8), (1, 10, I), (8,)), *((0, 5, n) for n in (1, 7, 30, 256))],
+)
+def test_among_tied_items_the_earlier_row_is_first_on_any_devices_in_any_chunk(devices, k, chunk):
+    found = search(TIED, QUERIES, k, mesh=mesh_of(devices), chunk=chunk, progress=False)
     scores = QUERIES @ THETA.T
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(found.items, expected)
@@ -67,14 +70,6 @@ def test_extreme_scores_are_sorted_too(devices, rows, query, expected):
     queries = np.full((2, 1), query)
     found = search(retriever, queries, 3, mesh=mesh_of(devices), progress=False)
     assert found.items.tolist() == [expected] * 2
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 30, 256])
-def test_the_chunk_does_not_change_the_result(chunk):
-    whole = search(TIED, QUERIES, 5, chunk=N, progress=False)
-    found = search(TIED, QUERIES, 5, chunk=chunk, progress=False)
-    np.testing.assert_array_equal(found.items, whole.items)
-    np.testing.assert_array_equal(found.scores, whole.scores)
 
 
 def test_texts_are_answered_in_their_order_although_the_longest_are_scored_first():

@@ -35,10 +35,11 @@ def make_state(devices, items=16):
     )
 
 
-def test_a_state_comes_back_as_it_was(tmp_path):
-    state = make_state(devices=8)
+@pytest.mark.parametrize("devices", [8, 2])
+def test_a_state_comes_back_as_it_was_on_any_mesh(tmp_path, devices):
+    state = make_state(devices)
     with Checkpointer(tmp_path) as checkpoints:
-        checkpoints.save(3, state, {"dataset": "deskbank", "eta": 0.1})
+        checkpoints.save(3, make_state(devices=8), {"dataset": "deskbank", "eta": 0.1})
     with Checkpointer(tmp_path) as checkpoints:
         saved = checkpoints.restore_latest(state)
     assert saved.step == 3
@@ -50,15 +51,6 @@ def test_a_state_comes_back_as_it_was(tmp_path):
         assert (got == expected).all()
     assert saved.state.theta.sharding == state.theta.sharding
     assert jax.random.uniform(saved.state.key) == jax.random.uniform(jax.random.key(7))
-
-
-def test_a_state_can_be_resumed_on_another_mesh(tmp_path):
-    target = make_state(devices=2)
-    with Checkpointer(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(devices=8), {})
-        saved = checkpoints.restore_latest(target)
-    assert saved.state.theta.sharding == target.theta.sharding
-    np.testing.assert_array_equal(saved.state.theta, target.theta)
 
 
 def test_only_the_newest_two_are_kept_and_time_does_not_run_backwards(tmp_path):

@@ -33,12 +33,9 @@ def test_padding_is_no_label():
     np.testing.assert_array_equal(got, [[False, True, False], [False, False, False]])
 
 
-def test_bce_over_all_tools_equals_a_loop():
+def test_bce_equals_a_loop_and_ignores_the_logits_of_padding():
     want = bce_by_hand(LOGITS, LABELS, np.tile(np.arange(6), (4, 1)))
     np.testing.assert_allclose(multi_label_bce(LOGITS, LABELS), want, rtol=1e-6)
-
-
-def test_bce_over_candidates_equals_a_loop_and_ignores_the_logits_of_padding():
     logits = LOGITS[:, :4]
     want = bce_by_hand(logits, LABELS, CANDIDATES)
     for padding in (0.0, 1e30, -np.inf):
