@@ -134,6 +134,13 @@ def test_broken_queries_are_refused_with_file_and_row(folder, row, message):
         load("toolbank", folder)
 
 
+DESCRIPTIONS = "numpy_function_descriptions.json"
+TWICE = '{"a": {"description": "x"}, "a": {"description": "y"}}'
+UNTOLD = '{"a": {"new_func": "b"}}'
+TWO_ROWS = """{"id": "a", "documentation": {"description": "x"}}
+{"id": "a", "documentation": {"description": "y"}}"""
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -141,24 +148,15 @@ def test_broken_queries_are_refused_with_file_and_row(folder, row, message):
         ("NumpyBank_val.json", "{}", r"NumpyBank_val\.json: expected a JSON list, got {}"),
         ("NumpyBank_val.jsonl", '{"functions"', r"NumpyBank_val\.jsonl, line 1: not JSON"),
         ("NumpyBank_val.parquet", "PAR1 cut short", r"NumpyBank_val\.parquet: not parquet"),
-        ("numpy_function_descriptions.json", '{"a', r"descriptions\.json: not JSON"),
-        ("numpy_function_descriptions.json", "[]", r"expected a JSON dict, got \[\]"),
+        (DESCRIPTIONS, '{"a', r"descriptions\.json: not JSON"),
+        (DESCRIPTIONS, "[]", r"expected a JSON dict, got \[\]"),
+        (DESCRIPTIONS, TWICE, r"descriptions\.json: 'a' is there twice, with different contents"),
         (
-            "numpy_function_descriptions.json",
-            '{"a": {"description": "x"}, "a": {"description": "y"}}',
-            r"descriptions\.json: 'a' is there twice, with different contents",
-        ),
-        (
-            "numpy_function_descriptions.json",
-            '{"a": {"new_func": "b"}}',
+            DESCRIPTIONS,
+            UNTOLD,
             r"descriptions\.json: tool 'a' needs a description, got {'new_func': 'b'}",
         ),
-        (
-            "tools_numpy.jsonl",
-            '{"id": "a", "documentation": {"description": "x"}}\n'
-            '{"id": "a", "documentation": {"description": "y"}}',
-            r"tools_numpy\.jsonl: 'a' is there twice",
-        ),
+        ("tools_numpy.jsonl", TWO_ROWS, r"tools_numpy\.jsonl: 'a' is there twice"),
     ],
 )
 def test_broken_files_are_named(folder, name, text, message):

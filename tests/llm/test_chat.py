@@ -139,40 +139,38 @@ def test_a_body_that_is_no_completion_is_no_answer(body):
         chat(server, attempts=2).ask(HELLO, number)
 
 
-def test_many_questions_are_asked_at_once_up_to_the_limit_and_come_back_in_order(tmp_path):
-    def answer(messages, i):
-        return Reply(messages[0]["content"], delay=0.2)
+def asking(*texts):
+    return [[{"role": "user", "content": text}] for text in texts]
 
-    questions = [[{"role": "user", "content": str(i)}] for i in range(12)]
-    with serving(answer) as server:
+
+def test_many_questions_are_asked_at_once_up_to_the_limit_and_come_back_in_order(tmp_path):
+    with serving(lambda messages, i: Reply(messages[0]["content"], delay=0.2)) as server:
         asked = chat(server, tmp_path, concurrency=3)
-        assert asked.ask_all(questions, number, progress=False) == list(range(12))
+        found = asked.ask_all(asking(*map(str, range(12))), number, progress=False)
+    assert found == list(range(12))
     assert 2 <= server.most_at_once <= 3
 
 
 def test_equal_questions_at_once_do_not_get_in_each_others_way(tmp_path):
     with serving(lambda messages, i: Reply("12", delay=0.05)) as server:
         for text in "abcd":
-            questions = [[{"role": "user", "content": text}]] * 16
             asked = chat(server, tmp_path, concurrency=16)
-            assert asked.ask_all(questions, number, progress=False) == [12] * 16
+            assert asked.ask_all(asking(text) * 16, number, progress=False) == [12] * 16
     assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_a_bad_answer_affects_no_other_question():
-    questions = [[{"role": "user", "content": text}] for text in ("1", "two", "3")]
     with serving(lambda messages, i: Reply(messages[0]["content"])) as server:
         asked = chat(server, attempts=2)
-        assert asked.ask_all(questions, number, progress=False) == [1, None, 3]
+        assert asked.ask_all(asking("1", "two", "3"), number, progress=False) == [1, None, 3]
     assert (asked.counts["unanswered"], asked.counts["malformed"]) == (1, 2)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
 def test_an_error_that_concerns_every_question_stops_all_of_them(status):
-    questions = [HELLO] * 50
     with serving(lambda messages, i: Reply("no such model", status=status)) as server:
         with pytest.raises(Unanswered, match=f"{status}.*no such model"):
-            chat(server, concurrency=2).ask_all(questions, number, progress=False)
+            chat(server, concurrency=2).ask_all([HELLO] * 50, number, progress=False)
         assert len(server.requests) < 50
 
 

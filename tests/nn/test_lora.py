@@ -10,6 +10,7 @@ from jaxret.nn import lora
 from jaxret.nn.bert import Bert, BertConfig
 from jaxret.nn.functional import functionalize
 from jaxret.nn.layers import Compute, linear
+from tests.tiny import weights
 
 CONFIG = BertConfig.from_json(
     {
@@ -34,11 +35,11 @@ def params():
     return jax.jit(NETWORK.init)(jax.random.key(0))
 
 
-def trained(key, params):
+@pytest.fixture(scope="module")
+def trained(params):
     """Make an adapter whose two factors are both random."""
-    adapter = jax.eval_shape(lambda key: lora.init(key, params, ATTENTION, rank=3), key)
-    rng = np.random.default_rng(1)
-    return jax.tree.map(lambda leaf: np.float32(rng.normal(size=leaf.shape)), adapter)
+    adapter = jax.eval_shape(lambda: lora.init(jax.random.key(0), params, ATTENTION, rank=3))
+    return weights(adapter, scale=1.0)
 
 
 def by_path(tree):
@@ -67,12 +68,11 @@ def test_the_first_factor_has_the_variance_of_its_inputs():
     assert abs(np.corrcoef(rows["wide"], rows["narrow"])[0, 1]) < 0.1  # keys differ
 
 
-def test_a_merge_adds_the_scaled_product_to_the_chosen_matrices_alone(params):
-    adapter = trained(jax.random.key(1), params)
-    merged = by_path(jax.jit(lambda p, a: lora.merge(p, a, alpha=12))(params, adapter))
+def test_a_merge_adds_the_scaled_product_to_the_chosen_matrices_alone(params, trained):
+    merged = by_path(jax.jit(lambda p, a: lora.merge(p, a, alpha=12))(params, trained))
     for path, leaf in by_path(params).items():
         if path in ADAPTED:
-            a, b = (np.asarray(adapter[path][side], np.float64) for side in "ab")
+            a, b = (np.asarray(trained[path][side], np.float64) for side in "ab")
             np.testing.assert_allclose(merged[path], leaf + 12 / 3 * a @ b, rtol=1e-5, atol=1e-5)
         else:
             np.testing.assert_array_equal(merged[path], leaf)
@@ -96,9 +96,8 @@ def test_a_gradient_is_the_adapters_and_learns_without_touching_the_parameters(p
     assert loss(moved)[0] < before
 
 
-def test_adapters_map_over_one_set_of_parameters(params):
-    several = [trained(jax.random.key(i), params) for i in range(2)]
-    several[1] = jax.tree.map(lambda leaf: -2 * leaf, several[1])
+def test_adapters_map_over_one_set_of_parameters(params, trained):
+    several = [trained, jax.tree.map(lambda leaf: -2 * leaf, trained)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *several)
 
     @jax.jit
@@ -148,12 +147,11 @@ def one_layer():
     return functionalize(OneLayer)
 
 
-def test_a_branch_equals_the_merged_matrix(params):
-    adapter = trained(jax.random.key(1), params)
+def test_a_branch_equals_the_merged_matrix(params, trained):
     beside = jax.jit(lora.branched(NETWORK, alpha=16, rate=0.5))
-    want = jax.jit(NETWORK.apply)(lora.merge(params, adapter, alpha=16), IDS, MASK)
-    np.testing.assert_allclose(beside((adapter, params), IDS, MASK), want, atol=1e-5)
-    dropped = beside((adapter, params), IDS, MASK, key=jax.random.key(0))
+    want = jax.jit(NETWORK.apply)(lora.merge(params, trained, alpha=16), IDS, MASK)
+    np.testing.assert_allclose(beside((trained, params), IDS, MASK), want, atol=1e-5)
+    dropped = beside((trained, params), IDS, MASK, key=jax.random.key(0))
     assert np.abs(dropped - want).max() > 0.1
 
 
@@ -201,14 +199,12 @@ def test_layers_drop_different_inputs():
 
 
 @pytest.mark.slow
-def test_recomputing_blocks_draws_the_same_dropout(params):
-    adapter = trained(jax.random.key(1), params)
-
+def test_recomputing_blocks_draws_the_same_dropout(params, trained):
     def loss(adapter, remat):
         apply = lora.branched(Bert.functions(CONFIG, Compute(remat=remat)), alpha=2, rate=0.3)
         return (apply((adapter, params), IDS, MASK, key=jax.random.key(5)) ** 2).mean()
 
-    kept, again = (jax.jit(jax.value_and_grad(loss), static_argnums=1)(adapter, r) for r in (0, 1))
+    kept, again = (jax.jit(jax.value_and_grad(loss), static_argnums=1)(trained, r) for r in (0, 1))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), kept, again)
 
 
