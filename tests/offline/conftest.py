@@ -34,14 +34,10 @@ def logged(learner, task, folder, **options) -> Log:
 
 
 def all_logs(logging, rewards):
-    """Yield every log of T rounds with its probability.
+    """Yield items [T], bits [T] and probability of every log of T rounds.
 
-    Args:
-      logging: probabilities [T, I] of the logging policy.
-      rewards: probability [T, I] that a tool works.
-
-    Yields:
-      items [T], bits [T], probability of the log.
+    ``logging`` [T, I] are the probabilities of the policy that serves, ``rewards`` [T, I] those
+    that a tool works.
     """
     rounds, tools = logging.shape
     outcomes = [*itertools.product(range(tools), (0, 1))]
