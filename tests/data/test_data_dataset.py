@@ -113,16 +113,7 @@ def test_groups_of_equal_size_are_split_exactly_and_can_be_split_again():
     assert [len(part) for part in split_by_group(later, (0.5, 0.5), seed=0)] == [10, 10]
 
 
-def test_a_split_depends_on_the_seed_and_on_nothing_else():
-    groups = grouped([2] * 50).groups
-    first, again, other = (split_by_group(groups, (0.5, 0.5), seed)[0] for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
-def test_fractions_that_are_no_partition_or_need_more_groups_are_refused():
-    for fractions in ((0.5, 0.4), (1.2, -0.2), (1.0, 0.0), ()):
-        with pytest.raises(ValueError, match="fractions must be positive and sum to 1, got"):
-            split_by_group(grouped([1] * 10).groups, fractions, seed=0)
-    with pytest.raises(ValueError, match="1 groups cannot fill fractions"):
-        split_by_group(grouped([10]).groups, (0.5, 0.5), seed=0)
+@pytest.mark.parametrize("fractions", [(0.5, 0.4), (1.2, -0.2), (1.0, 0.0), ()])
+def test_fractions_that_are_no_partition_are_refused(fractions):
+    with pytest.raises(ValueError, match="fractions must be positive and sum to 1, got"):
+        split_by_group(grouped([1] * 10).groups, fractions, seed=0)

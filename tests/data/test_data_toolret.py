@@ -1,5 +1,4 @@
 import json
-import sys
 
 import pytest
 
@@ -87,14 +86,6 @@ def test_missing_columns_and_empty_folders_are_named(folder):
     write_shard(folder / "queries/mnms", "queries", {"id": "m0", "query": "x"})
     with pytest.raises(ValueError, match=r"columns \['instruction', 'labels'\] are missing"):
         load("toolret", folder, tasks=["mnms"])
-
-
-def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
-    write_shard(tmp_path / "queries/mnms", "queries", *QUERIES["apibank"])
-    write_jsonl(tmp_path / "tools/web", "tools", *TOOLS["web"], *TOOLS["code"])
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(ImportError, match=r"needs pyarrow: install jaxret\[parquet\]"):
-        load("toolret", tmp_path)
 
 
 def test_without_the_parts_or_a_network_the_error_says_what_belongs_there(tmp_path, monkeypatch):

@@ -28,9 +28,12 @@ def bce_by_hand(logits, labels, candidates):
     return np.mean(rows)
 
 
-def test_padding_is_no_label():
+def test_padding_is_no_label_and_a_label_that_is_named_twice_counts_once():
     got = is_label(jnp.array([[0, 2, -1]]), jnp.array([[2, -1], [-1, -1]]))
     np.testing.assert_array_equal(got, [[False, True, False], [False, False, False]])
+    twice, once = np.array([[2, 2, 0]]), np.array([[0, 2, -1]])
+    for loss in (softmax_ce, multi_label_bce):
+        assert loss(LOGITS[:1], twice) == loss(LOGITS[:1], once)
 
 
 def test_bce_equals_a_loop_and_ignores_the_logits_of_padding():
@@ -51,12 +54,6 @@ def test_softmax_cross_entropy_sums_over_the_labels():
     terms = [-np.log(row[right[right >= 0]]) for row, right in zip(p, LABELS, strict=True)]
     want = np.mean([each.sum() for each in terms])
     np.testing.assert_allclose(softmax_ce(LOGITS, LABELS), want, rtol=1e-6)
-
-
-def test_a_label_that_is_named_twice_counts_once():
-    twice, once = np.array([[2, 2, 0]]), np.array([[0, 2, -1]])
-    for loss in (softmax_ce, multi_label_bce):
-        assert loss(LOGITS[:1], twice) == loss(LOGITS[:1], once)
 
 
 def test_a_triplet_costs_what_it_falls_short_of_the_margin():
