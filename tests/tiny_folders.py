@@ -13,11 +13,7 @@ TEXTS = [" ".join(_RNG.choice(list("abcdefgh"), n)) for n in (3, 40, 1, 300, 3)]
 
 
 WIDTH = 8
-COMMON = {
-    "hidden_size": WIDTH,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-}
+COMMON = {"hidden_size": WIDTH, "num_attention_heads": 2, "intermediate_size": 12}
 
 
 def write_bert(folder):
