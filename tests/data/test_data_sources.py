@@ -48,23 +48,18 @@ def test_a_missing_path_says_what_is_needed_and_where_it_is(name, where, tmp_pat
 
 
 def test_general_layout_groups_steps_and_instructions_are_read(tmp_path):
-    write_lines(
-        tmp_path / "tools.jsonl",
+    tools = (
         {"id": "t1", "name": "clock", "documentation": "Tells the time.", "terse": "Time."},
         {"id": "t2", "name": "record", "documentation": {"name": "own", "description": "x"}},
     )
-    write_lines(
-        tmp_path / "queries.jsonl",
+    steps = [{"query": "s", "label": "t2"}]
+    queries = (
         {"id": "1", "query": "a", "labels": ["t1"], "question_index": 4, "instruction": "Find:"},
         {"id": "2", "query": "b", "labels": ["t2"], "question_index": 5, "instruction": None},
-        {
-            "id": "3",
-            "query": "c",
-            "labels": ["t2", "t1"],
-            "question_index": 4,
-            "steps": [{"query": "s", "label": "t2"}],
-        },
+        {"id": "3", "query": "c", "labels": ["t2", "t1"], "question_index": 4, "steps": steps},
     )
+    write_lines(tmp_path / "tools.jsonl", *tools)
+    write_lines(tmp_path / "queries.jsonl", *queries)
     dataset = load("jsonl", tmp_path)
     assert dataset.documents == (
         {"name": "clock", "documentation": "Tells the time.", "terse": "Time."},

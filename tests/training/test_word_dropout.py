@@ -65,18 +65,25 @@ def test_qwen3_reads_a_masked_query_as_the_shorter_one():
     np.testing.assert_allclose(pooled(ids, thinned), pooled(*pad([[5, 7, 4]])), atol=1e-5)
 
 
-def test_only_queries_lose_words_where_documents_are_matched():
+def heard(make, *data, size):
+    """Return a batch of an objective, and what its network is given for it with 20 keys."""
     seen = []
 
-    def embed(params, ids, mask, key=None):
+    def network(params, ids, mask, key=None):
         seen.append((ids, mask))
         return jnp.ones((len(ids), 2)) * params
 
-    objective = matching(embed, QUERIES, DOCUMENTS, LABELS, PAIRS, drop_words=1.0, size=4)
+    objective = make(network, *data, drop_words=1.0, size=size)
     batch = objective.batches(0)
-    texts = [tuple(ids[mask].tolist()) for ids, mask in zip(*_flat(batch), strict=True)]
     for i in range(20):
         objective.loss(1.0, batch, jax.random.key(i))
+    return batch, seen
+
+
+def test_only_queries_lose_words_where_documents_are_matched():
+    batch, seen = heard(matching, QUERIES, DOCUMENTS, LABELS, PAIRS, size=4)
+    flat = [np.asarray(batch[x]).reshape(-1, batch[x].shape[-1]) for x in ("ids", "mask")]
+    texts = [tuple(ids[mask].tolist()) for ids, mask in zip(*flat, strict=True)]
     lost = set()
     for ids, mask in seen:
         for text, row, there in zip(texts, ids, mask, strict=True):
@@ -91,21 +98,8 @@ def test_only_queries_lose_words_where_documents_are_matched():
     assert lost >= {0, 1, 2, 3}
 
 
-def _flat(batch):
-    return [np.asarray(batch[x]).reshape(-1, batch[x].shape[-1]) for x in ("ids", "mask")]
-
-
 def test_only_the_query_loses_words_where_a_pair_is_judged():
-    seen = []
-
-    def answer(params, ids, mask, key=None):
-        seen.append((ids, mask))
-        return jnp.zeros((len(ids), 2)) * params
-
-    objective = verdicts(answer, QUERIES, DOCUMENTS, PAIRS, drop_words=1.0, size=8)
-    batch = objective.batches(0)
-    for i in range(20):
-        objective.loss(1.0, batch, jax.random.key(i))
+    batch, seen = heard(verdicts, QUERIES, DOCUMENTS, PAIRS, size=8)
     lost = set()
     for ids, mask in seen:
         for row, whole, there in zip(ids, batch["mask"], mask, strict=True):
