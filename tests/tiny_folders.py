@@ -10,8 +10,6 @@ from tests.tiny import tokenizer
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "query", "passage", ":", *"abcdefgh"]
 _RNG = np.random.default_rng(0)
 TEXTS = [" ".join(_RNG.choice(list("abcdefgh"), n)) for n in (3, 40, 1, 300, 3)]
-
-
 WIDTH = 8
 COMMON = {"hidden_size": WIDTH, "num_attention_heads": 2, "intermediate_size": 12}
 

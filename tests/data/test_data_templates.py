@@ -22,8 +22,6 @@ DOCUMENTED = {key: DOCUMENT[key] for key in ("name", "description", "arguments",
 AS_JSON = json.dumps(DOCUMENTED)
 AS_PYTHON = str({**DOCUMENTED, "open": None})  # not JSON: single quotes and None
 OTHERS = ".*templates that work without: .*full"
-
-
 FULL = (
     "Name: say_time Description: Tells the time. "
     "Arguments: zone: type: string, note: e.g. Köln Results: time: text"
@@ -65,9 +63,10 @@ def test_fields_inside_a_string_are_read(name, stored):
 
 
 @pytest.mark.parametrize("stored", ["Tells the time.", "{broken: 'x'", "['a list']", r"{'\d': }"])
-def test_a_string_without_fields_is_its_own_text(stored):
+def test_a_string_without_fields_is_its_own_text_and_raw_fields_are_one_object(stored):
     for name in ("orag_toolret", "raw", "name_description", "full"):
         assert template(name)(stored) == stored
+    assert json.loads(template("raw")(DOCUMENT)) == DOCUMENT
 
 
 CLOCK = {"name": "clock", "documentation": "Tells the time."}
@@ -103,10 +102,6 @@ RESNET = {"name": "slow_r50", "functionality": "3D ResNet", "description": "Clas
 )
 def test_unusual_documents_have_these_texts(name, document, text):
     assert template(name)(document) == text
-
-
-def test_raw_is_one_json_object_for_fields():
-    assert json.loads(template("raw")(DOCUMENT)) == DOCUMENT
 
 
 def test_sorted_fields_are_every_pair_of_the_object_in_the_order_of_the_keys():

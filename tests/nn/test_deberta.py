@@ -25,8 +25,6 @@ NETWORK = Deberta.functions(CONFIG)
 APPLY = jax.jit(NETWORK.apply)
 BACKBONE = Backbone(CONFIG, Deberta, KEYS, "deberta.")
 ORDER = np.broadcast_to(np.arange(15, dtype=np.int32), IDS.shape)
-
-
 POSITIONED = method(BACKBONE, lambda net, ids, mask, at: net.run(net.embed(ids, at), mask, at))
 
 

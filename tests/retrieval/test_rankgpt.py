@@ -33,21 +33,26 @@ def test_windows_slide_from_the_end_to_the_start():
     assert rankgpt.windows(40) == [(20, 40), (10, 30), (0, 20)]
 
 
+@pytest.mark.parametrize("answer", ["", "none of them", "[7] > [8]"])
+def test_an_answer_without_a_passage_is_malformed(answer):
+    with pytest.raises(Malformed, match="names none of the 3 passages"):
+        rankgpt.read_order(answer, 3)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rankgpt.read_order("", 3), "names none of the 3 passages"),
-        (lambda: rankgpt.read_order("none of them", 3), "names none of the 3 passages"),
-        (lambda: rankgpt.read_order("[7] > [8]", 3), "names none of the 3 passages"),
         (lambda: rankgpt.windows(9, size=4, step=5), r"step must be in \[1, 4\], got 5"),
-        (lambda: rankgpt.rank(None, "qp", [["a", "b"], ["c"]]), "lengths must be all the same"),
-        (lambda: rankgpt.rank(None, "qp", [["a", "b"]]), "lists must be 2, one per query"),
+        (
+            lambda: rankgpt.rank(None, ["q", "p"], [["a", "b"], ["c"]]),
+            "their lengths must be all the same",
+        ),
+        (lambda: rankgpt.rank(None, ["q", "p"], [["a", "b"]]), "lists must be 2, one per query"),
     ],
 )
-def test_useless_answers_windows_and_lists_are_refused(call, message):
-    with pytest.raises((Malformed, ValueError), match=message) as refused:
+def test_useless_windows_and_lists_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
         call()
-    assert isinstance(refused.value, Malformed) == ("passages" in message)
 
 
 def test_passages_are_cut_and_numbered():
