@@ -192,7 +192,7 @@ def test_a_server_that_is_not_there_is_named():
         ({"format": "yaml"}, r"format must be one of .*, got yaml"),
         (
             {"base_url": "http://x", "key_variable": "NO_KEY"},
-            "no key for http://x: set the .* NO_KEY",
+            "key for http://x: set the variable NO_KEY",
         ),
     ],
 )
