@@ -71,8 +71,6 @@ class Browser:
         self._do(picture=str(path))
 
     def _do(self, **command: str) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -85,21 +83,19 @@ def browsing(width: int = 1360, height: int = 900) -> Iterator[Browser]:
     """Open a browser for the duration of a block; skip the test if Chromium is unavailable."""
     if importlib.util.find_spec("PyQt6") is None:
         pytest.skip("no browser: install PyQt6-WebEngine (as .ci/run does)")
+    headless = {
+        "QT_QPA_PLATFORM": "offscreen",
+        "QTWEBENGINE_DISABLE_SANDBOX": "1",
+        "QTWEBENGINE_CHROMIUM_FLAGS": "--disable-gpu",
+    }
     process = subprocess.Popen(
         [sys.executable, __file__, str(width), str(height)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=os.environ
-        | {
-            "QT_QPA_PLATFORM": "offscreen",
-            "QTWEBENGINE_DISABLE_SANDBOX": "1",
-            "QTWEBENGINE_CHROMIUM_FLAGS": "--disable-gpu",
-        },
+        env=os.environ | headless,
     )
-    assert process.stdout is not None
-    assert process.stdin is not None
     with process:
         ready = process.stdout.readline()
         assert ready, "PyQt6-WebEngine is installed and does not start"

@@ -85,7 +85,7 @@ def problems(sources: dict[str, str]) -> list[str]:
 
 
 def documents(base: ast.FunctionDef, own: ast.FunctionDef) -> bool:
-    """Return whether a method's docstring is complete and cover another method's arguments."""
+    """Return whether a method's docstring is complete and covers another method's arguments."""
     complete = len(arguments(base)) >= FEW and not unnamed(base)
     return complete and set(arguments(own)) <= set(arguments(base))
 

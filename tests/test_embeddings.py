@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -114,18 +115,14 @@ def test_the_files_can_be_read_without_jaxret(task, tmp_path):
     }
 
 
-def test_encoder_template_and_chosen_settings_are_named(tmp_path):
-    encoder = tiny.encoder(tmp_path)
-    task = jr.load_task("deskbank", encoder=encoder, document="terse", cache=tmp_path / "cache")
-    grid = jr.sweep(jr.orag, task.select(np.arange(30)), tau=0.1, eta=[0.001, 0.01])
+def test_encoder_template_and_chosen_settings_are_named(small, tmp_path):
+    task = replace(tiny.letters(tmp_path), document="terse")
+    grid = jr.sweep(jr.orag, task, tau=0.1, eta=[0.001, 0.01])
     facts = grid.runs[1].embeddings().facts
     assert (facts["encoder"], facts["document"]) == ("tiny", "terse")
     assert facts["settings"] == {"tau": 0.1, "eta": 0.01, "seed": 0}
-
-
-def test_the_temperature_of_the_settings_is_that_of_the_preset(small):
-    run = jr.simulate(jr.hybrid(tau=0.1, lexical=0.4), small(prior=np.eye(60, 12)))
-    assert run.embeddings().facts["settings"]["tau"] == pytest.approx(0.1)
+    hybrid = jr.simulate(jr.hybrid(tau=0.1, lexical=0.4), small(prior=np.eye(60, 12)))
+    assert hybrid.embeddings().facts["settings"]["tau"] == pytest.approx(0.1)
 
 
 def test_absent_tools_are_kept_and_not_ranked(small, tmp_path):
@@ -151,9 +148,8 @@ def test_a_mesh_leaves_no_padding(small, tmp_path):
 
 
 def test_damaged_files_and_arrays_of_another_shape_are_named(task, tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match=r"holds no embeddings.json: write it with run.save"
-    ):
+    missing = r"holds no embeddings.json: write it with run.save"
+    with pytest.raises(FileNotFoundError, match=missing):
         jr.load_embeddings(tmp_path)
     jr.simulate(jr.greedy(), task).save(tmp_path)
     saved = jr.load_embeddings(tmp_path)

@@ -125,21 +125,16 @@ def checked(script: Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_a_users_script_is_typed(tmp_path):
-    script = tmp_path / "script.py"
+def test_a_users_script_is_typed_and_mistakes_are_noticed(tmp_path):
+    script, wrong = tmp_path / "script.py", tmp_path / "wrong.py"
     script.write_text(SCRIPT)
     done = checked(script)
     assert done.returncode == 0, done.stdout
-
-
-def test_a_users_mistakes_are_noticed_by_the_types(tmp_path):
-    script = tmp_path / "wrong.py"
-    script.write_text(WRONG)
-    done = checked(script)
+    wrong.write_text(WRONG)
+    done = checked(wrong)
     assert done.returncode == 1
-    assert {line.split(":")[1] for line in done.stdout.splitlines() if "error[" in line} >= {
-        *("5", "6")
-    }, done.stdout
+    found = {line.split(":")[1] for line in done.stdout.splitlines() if "error[" in line}
+    assert found >= {"5", "6"}, done.stdout
 
 
 @pytest.mark.skipif(not TEN_LINES.is_file(), reason=f"no {TEN_LINES}")

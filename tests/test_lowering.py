@@ -62,10 +62,7 @@ def simulated(how):
 
 
 def evaluated():
-    def run(theta, queries, labels):
-        return metrics.evaluate(theta, queries, labels)
-
-    return run, (shape(ITEMS, WIDTH), shape(QUERIES, WIDTH), shape(QUERIES, 2, dtype=jnp.int32))
+    return metrics.evaluate, (shape(ITEMS, WIDTH), STREAM.queries, STREAM.labels)
 
 
 def trained(network, loss, batch):

@@ -82,24 +82,21 @@ def test_repeated_queries_are_counted_and_stay_on_one_side():
 def test_queries_of_a_named_group_stay_together(groups):
     task = jr.Task.from_arrays(EYE, EYE, [0, 1, 2], groups=groups)
     assert task.groups[0] == task.groups[1] != task.groups[2]
+    parts = task.split((0.6, 0.4), seed=3)
+    assert sorted(map(len, parts)) == [1, 2]
 
 
 def test_a_task_from_arrays_splits_as_the_loaded_task():
     """Questions are numbered by first appearance, whether by vector, by text or by name."""
     source = jr.load_task("deskbank", encoder=None)
+    row = {name: i for i, name in enumerate(source.query_ids)}
     vectors = np.random.default_rng(0).normal(size=(len(source), 3))
     vectors = vectors[source.groups]  # queries of a question share a vector
     theta, labels = np.zeros((len(source.ids), 3)), source.labels
     for groups in (None, source.groups, [f"question {-group}" for group in source.groups.tolist()]):
         task = jr.Task.from_arrays(theta, vectors, labels, groups=groups)
         for mine, whole in zip(task.split((0.8, 0.2)), source.split((0.8, 0.2)), strict=True):
-            np.testing.assert_array_equal(np.asarray(mine.query_ids, int), rows_of(whole, source))
-
-
-def rows_of(part, whole):
-    return [whole.query_ids.index(name) for name in part.query_ids]
-    parts = task.split((0.6, 0.4), seed=3)
-    assert sorted(map(len, parts)) == [1, 2]
+            assert [int(i) for i in mine.query_ids] == [row[name] for name in whole.query_ids]
 
 
 def test_a_part_keeps_the_catalogue_and_lines_stay_together(small):
@@ -111,9 +108,6 @@ def test_a_part_keeps_the_catalogue_and_lines_stay_together(small):
     np.testing.assert_array_equal(part.labels, task.labels[[5, 2]])
     assert part.query_ids == ("5", "2")
     assert len(task.select(task.labels[:, 0] == 3)) == (task.labels == 3).sum()
-
-
-def test_shares_that_are_no_partition_are_refused(task):
     for shares in ((0.8, 0.3), (1.2, -0.2), ()):
         with pytest.raises(ValueError, match="positive and sum to 1"):
             task.split(shares)
@@ -123,6 +117,9 @@ def test_a_task_without_vectors_holds_texts_and_cannot_be_streamed():
     task = jr.load_task("deskbank", encoder=None)
     assert task.theta.shape == (168, 0)
     assert (task.repeated, len(task.texts), task.document) == (0, 2016, "full")
+    own = jr.load_task("deskbank", encoder=None, document=lambda tool: tool["description"])
+    assert own.documents == tuple(tool["description"] for tool in own.dataset.documents)
+    assert own.document is None  # a function leaves no name of a template
     for use in (lambda: jr.simulate(jr.greedy(), task), lambda: jr.Index(jr.greedy(), task)):
         with pytest.raises(ValueError, match="deskbank has no vectors: load it with an encoder"):
             use()
@@ -152,9 +149,8 @@ def test_any_callable_encodes_and_stays_with_the_task():
     def two_widths(texts):
         return np.ones((len(texts), 2 if len(texts) == 168 else 3))
 
-    with pytest.raises(
-        ValueError, match=r"two_widths' must return one width, got 2 for documents and 3 for q"
-    ):
+    message = r"two_widths' must return one width, got 2 for documents and 3 for q"
+    with pytest.raises(ValueError, match=message):
         jr.load_task("deskbank", encoder=two_widths)
 
 
@@ -204,31 +200,22 @@ def test_without_the_weights_package_the_command_is_given(monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-def test_a_document_may_be_a_function_and_leaves_no_template_name():
-    task = jr.load_task("deskbank", encoder=None, document=lambda tool: tool["description"])
-    assert task.documents == tuple(tool["description"] for tool in task.dataset.documents)
-    assert task.document is None
-
-
 def test_other_rows_start_the_same_task(task):
     rows = np.roll(task.theta, 1, axis=0)
     warm = task.with_theta(rows)
     np.testing.assert_array_equal(warm.theta, rows)
     assert (warm.ids, warm.queries is task.queries) == (task.ids, True)
-    for wrong, message in (
-        (rows[1:], r"theta must be \[12, 8\], got \[11, 8\]"),
-        (np.full_like(rows, np.nan), "row 0 of theta is not finite"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            task.with_theta(wrong)
+    with pytest.raises(ValueError, match=r"theta must be \[12, 8\], got \[11, 8\]"):
+        task.with_theta(rows[1:])
+    with pytest.raises(ValueError, match="row 0 of theta is not finite"):
+        task.with_theta(np.full_like(rows, np.nan))
 
 
 def test_a_prior_is_given_or_the_match_of_words(small):
     rng = np.random.default_rng(0)
     scores = np.where(rng.random((60, 12)) < 0.3, rng.normal(size=(60, 12)), 0).astype(np.float32)
-    given = small(prior=scores)
+    given, unread = small(prior=scores), small(prior=scores)
     np.testing.assert_array_equal(given.prior_scores(), scores)
-    unread = small(prior=scores)
     for one in (given, unread):
         np.testing.assert_array_equal(one.select([5, 2]).prior_scores(), scores[[5, 2]])
     plain = small()
@@ -239,22 +226,15 @@ def test_a_prior_is_given_or_the_match_of_words(small):
     assert words.prior_scores().argmax(axis=1).tolist() == [7] * 60
     part = words.select(np.arange(60) % 2 == 0)
     np.testing.assert_array_equal(part.prior.items, words.prior.items[::2])
-    for prior, message in {
-        "wide": r"shape of prior must be \(60, 12\) \[N, I\], got \(60, 13\)",
-        "nan": "row 0 of prior is not finite$",
-    }.items():
-        wrong = np.zeros((60, 13)) if prior == "wide" else np.full((60, 12), np.nan)
-        with pytest.raises(ValueError, match=message):
-            small(prior=wrong)
-
-
-def test_a_part_with_other_documents_has_their_words(small):
-    words = small(documents=[f"tool number{i + 10}" for i in range(12)], texts=["number17"] * 60)
-    assert words.prior is not None  # computed, and taken over by parts
-    part = words.select([0, 1])
     turned = replace(part, documents=tuple(reversed(part.documents)))
-    assert part.prior_scores().argmax(axis=1).tolist() == [7, 7]
-    assert turned.prior_scores().argmax(axis=1).tolist() == [4, 4]
+    assert part.prior_scores().argmax(axis=1).tolist() == [7] * 30
+    assert turned.prior_scores().argmax(axis=1).tolist() == [4] * 30  # its own words
+    with pytest.raises(
+        ValueError, match=r"shape of prior must be \(60, 12\) \[N, I\], got \(60, 13"
+    ):
+        small(prior=np.zeros((60, 13)))
+    with pytest.raises(ValueError, match=r"row 0 of prior is not finite$"):
+        small(prior=np.full((60, 12), np.nan))
 
 
 def test_words_are_left_out_on_request():

@@ -14,37 +14,21 @@ from jaxret.nn.layers import Compute
 from jaxret.task import Task
 
 SIZES = {"vocab_size": 24, "hidden": 12, "layers": 2, "heads": 3, "intermediate": 20}
+BERT = bert.BertConfig(**SIZES, max_positions=48, type_vocab=2, eps=1e-12)
+MPNET = mpnet.MPNetConfig(**SIZES, max_positions=48, eps=1e-5)
+DEBERTA = deberta.DebertaConfig(**SIZES, buckets=16, max_distance=64)
 BACKBONES = {
-    "bert": Backbone(
-        bert.BertConfig(**SIZES, max_positions=48, type_vocab=2, eps=1e-12),
-        bert.Bert,
-        bert.KEYS,
-        "bert.",
-    ),
-    "mpnet": Backbone(
-        mpnet.MPNetConfig(**SIZES, max_positions=48, eps=1e-5),
-        mpnet.MPNet,
-        mpnet.KEYS,
-        "mpnet.",
-    ),
-    "deberta": Backbone(
-        deberta.DebertaConfig(**SIZES, buckets=16, max_distance=64),
-        deberta.Deberta,
-        deberta.KEYS,
-        "deberta.",
-    ),
+    "bert": Backbone(BERT, bert.Bert, bert.KEYS, "bert."),
+    "mpnet": Backbone(MPNET, mpnet.MPNet, mpnet.KEYS, "mpnet."),
+    "deberta": Backbone(DEBERTA, deberta.Deberta, deberta.KEYS, "deberta."),
 }
 #: Names for tests of modules on top: quick tests use two networks, or one if compiling takes
 #: seconds.
 NAMES = ["bert", "deberta", pytest.param("mpnet", marks=pytest.mark.slow)]
 QUICK = ["bert", pytest.param("deberta", marks=pytest.mark.slow)]
 #: A causal decoder, for tests of arbitrary backbones but not of heads on a first token.
-DECODER = Backbone(
-    qwen3.Qwen3Config(**SIZES, kv_heads=1, head_width=6, tied=True),
-    qwen3.Qwen3,
-    qwen3.KEYS,
-    "model.",
-)
+QWEN3 = qwen3.Qwen3Config(**SIZES, kv_heads=1, head_width=6, tied=True)
+DECODER = Backbone(QWEN3, qwen3.Qwen3, qwen3.KEYS, "model.")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrst"]
 
 

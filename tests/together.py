@@ -76,18 +76,10 @@ def started(
     each: Sequence[Mapping[str, str]] | None = None,
     **environment: str,
 ) -> Iterator[Processes]:
-    """Start ``python -m *command`` in several connected processes; kill them at the end.
+    """Start ``python -m *command`` in ``count`` connected processes; kill them at the end.
 
-    Args:
-      command: module and arguments.
-      folder: folder of the files with the processes' output.
-      count: number of processes; a single process runs without a coordinator.
-      devices: CPU devices per process.
-      each: environment variables that connect each process to the others; None for JAX's own.
-      **environment: further environment variables, equal for all processes.
-
-    Yields:
-      the processes.
+    The processes write their output to files in ``folder``. A single process runs without a
+    coordinator; ``each`` replaces the variables by which JAX connects several.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = {

@@ -6,22 +6,14 @@ import numpy as np
 import pytest
 
 from jaxret.data import load
-from jaxret.data.dataset import split_by_group
 from jaxret.data.templates import template
-
-
-def rows(file):
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-def label_ids(dataset):
-    return [[dataset.tool_ids[i] for i in row if i >= 0] for row in dataset.labels]
+from tests.data.folders import label_ids, read_lines
 
 
 def test_ultratool_agrees_with_its_conversion(shared_data):
     dataset = load("ultratool", shared_data / "raw/ultratool/test.json")
-    tools = rows(shared_data / "ultratool/tools.jsonl")
-    queries = rows(shared_data / "ultratool/queries.jsonl")
+    tools = read_lines(shared_data / "ultratool/tools.jsonl")
+    queries = read_lines(shared_data / "ultratool/queries.jsonl")
     assert dataset.summary() == (
         "ultratool: 436 tools, 2,381 queries (1.00 labels a query, 1,000 questions), "
         "merged 1,696 duplicate tools, 0 duplicate queries"
@@ -47,22 +39,13 @@ def test_ultratool_loads_the_same_from_its_file_its_folder_and_its_conversion(sh
         np.testing.assert_array_equal(other.groups, first.groups)
 
 
-def test_no_ultratool_question_is_on_two_sides_of_a_split(shared_data):
-    dataset = load("ultratool", shared_data / "raw/ultratool")
-    train, test = split_by_group(dataset.groups, (0.9, 0.1), seed=0)
-    asked = [query.split('", select the best tool')[0] for query in dataset.queries]
-    assert not {asked[i] for i in train} & {asked[i] for i in test}
-    assert abs(len(test) - 238.1) <= 5
-
-
 def test_toollens_agrees_with_its_conversion(shared_data):
     dataset = load("toollens", shared_data / "raw/toollens")
-    tools = rows(shared_data / "toollens/tools.jsonl")
-    queries = {row["id"]: row for row in rows(shared_data / "toollens/queries.jsonl")}
+    tools = read_lines(shared_data / "toollens/tools.jsonl")
+    queries = {row["id"]: row for row in read_lines(shared_data / "toollens/queries.jsonl")}
     assert dataset.summary().startswith("toollens: 464 tools, 18,770 queries (2.66 labels")
     assert [f"toollens_{i}" for i in dataset.tool_ids] == [tool["id"] for tool in tools]
     assert dataset.documents == tuple(tool["documentation"] for tool in tools)
-    assert dataset.split is not None
     assert (dataset.split.count("train"), dataset.split.count("test")) == (16893, 1877)
     for i, text, split, labels in zip(
         dataset.query_ids, dataset.queries, dataset.split, label_ids(dataset), strict=True
@@ -72,14 +55,19 @@ def test_toollens_agrees_with_its_conversion(shared_data):
         assert set(row["labels"]) == {f"toollens_{label}" for label in labels}
 
 
-def test_bfcl_agrees_with_its_conversion_where_the_categories_overlap(shared_data):
+def test_bfcl_is_counted_and_agrees_with_its_conversion_where_the_categories_overlap(shared_data):
     dataset = load("bfcl", shared_data / "raw/bfcl")
+    asked = [row for file in (shared_data / "raw/bfcl").glob("*.json") for row in read_lines(file)]
+    functions = [json.dumps(f, sort_keys=True) for row in asked for f in row["function"]]
+    assert len(dataset.tool_ids) == len(set(functions))
+    assert dataset.merged_tools == len(functions) - len(set(functions))
+    assert len(asked) == len(dataset.queries) + dataset.merged_queries == 858
     documents = dict(zip(dataset.tool_ids, dataset.documents, strict=True))
     row_of = {query: i for i, query in enumerate(dataset.query_ids)}
-    tools = rows(shared_data / "bfcl-v4-nonlive/tools.jsonl")
+    tools = read_lines(shared_data / "bfcl-v4-nonlive/tools.jsonl")
     converted = {tool["id"]: tool["documentation"] for tool in tools}
     labels, assigned = label_ids(dataset), 0
-    for row in rows(shared_data / "bfcl-v4-nonlive/queries.jsonl"):
+    for row in read_lines(shared_data / "bfcl-v4-nonlive/queries.jsonl"):
         if row["category"] not in ("simple_python", "multiple"):
             continue
         assert all(documents[tool] == converted[tool] for tool in row["candidates"])
@@ -88,18 +76,7 @@ def test_bfcl_agrees_with_its_conversion_where_the_categories_overlap(shared_dat
             assert dataset.queries[i] == row["query"]
             assert set(row["labels"]) <= set(labels[i])
             assigned += 1
-    assert dataset.split is not None
     assert assigned == sum(split != "live_simple" for split in dataset.split)
-
-
-def test_every_bfcl_function_and_question_is_counted(shared_data):
-    dataset = load("bfcl", shared_data / "raw/bfcl")
-    asked = [row for file in (shared_data / "raw/bfcl").glob("*.json") for row in rows(file)]
-    functions = [json.dumps(f, sort_keys=True) for row in asked for f in row["function"]]
-    assert len(dataset.tool_ids) == len(set(functions))
-    assert dataset.merged_tools == len(functions) - len(set(functions))
-    assert len(asked) == 858
-    assert len(dataset.queries) + dataset.merged_queries == 858
 
 
 def test_a_bfcl_question_of_several_categories_has_all_their_answers(shared_data):
@@ -107,7 +84,7 @@ def test_a_bfcl_question_of_several_categories_has_all_their_answers(shared_data
     assert dataset.name == "bfcl"
     assert dataset.merged_queries == 1000 - 900
     expected: dict[str, set[str]] = {}
-    for row in rows(shared_data / "bfcl-v4-nonlive/queries.jsonl"):
+    for row in read_lines(shared_data / "bfcl-v4-nonlive/queries.jsonl"):
         expected.setdefault(row["query"], set()).update(row["labels_same_text"])
     for text, labels in zip(dataset.queries, label_ids(dataset), strict=True):
         assert set(labels) == expected[text]

@@ -4,6 +4,7 @@ import pytest
 from jaxret.data.dataset import Query, Step, build, select, split_by_group
 
 TOOLS = [("a", {"name": "a"}), ("b", "text of b"), ("c", {"name": "c"})]
+UNKNOWN = r"labels of query 'q7' name unknown tools \['x', 'y'\]; known: 3 tools"
 
 
 def query(number, text="how?", labels=("a",), **rest):
@@ -17,15 +18,14 @@ def grouped(sizes):
 
 
 def test_labels_are_rows_of_the_catalogue_padded_with_minus_one():
-    dataset = build("x", TOOLS, [query(1, "one", ("c",)), query(2, "two", ("b", "a"))])
+    queries = [query(1, "one", ("c",)), query(2, "two", ("b", "a")), query(3, "three", ("b", "b"))]
+    dataset = build("x", TOOLS, queries)
     assert dataset.tool_ids == ("a", "b", "c")
     assert dataset.documents == ({"name": "a"}, "text of b", {"name": "c"})
     assert dataset.labels.dtype == np.int32
-    np.testing.assert_array_equal(dataset.labels, [[2, -1], [1, 0]])
-
-
-def test_a_label_that_is_listed_twice_counts_once():
-    np.testing.assert_array_equal(build("x", TOOLS, [query(1, labels=("b", "b"))]).labels, [[1]])
+    np.testing.assert_array_equal(dataset.labels, [[2, -1], [1, 0], [1, -1]])
+    assert dataset.split is None
+    assert dataset.steps is None
 
 
 def test_equal_tools_are_merged_and_counted_in_the_summary():
@@ -49,23 +49,14 @@ def test_the_same_text_in_two_groups_stays_two_queries():
     dataset = build("x", TOOLS, [query(1, group="g"), query(2, group="h"), query(3, group="g")])
     assert dataset.query_ids == ("q1", "q2")
     np.testing.assert_array_equal(dataset.groups, [0, 1])
-
-
-def test_without_groups_every_different_text_is_its_own_group():
-    dataset = build("x", TOOLS, [query(1, "one"), query(2, "two"), query(3, "one", ("c",))])
-    np.testing.assert_array_equal(dataset.groups, [0, 1])
+    ungrouped = build("x", TOOLS, [query(1, "one"), query(2, "two"), query(3, "one", ("c",))])
+    np.testing.assert_array_equal(ungrouped.groups, [0, 1])  # each text is a group
 
 
 def test_steps_point_at_rows_and_queries_of_one_hop_have_none():
     steps = (("first", "c"), ("then", "a"))
     dataset = build("x", TOOLS, [query(1, labels=("c", "a"), steps=steps), query(2, "simple")])
     assert dataset.steps == ((Step("first", 2), Step("then", 0)), ())
-
-
-def test_a_data_set_without_splits_and_steps_says_none():
-    dataset = build("x", TOOLS, [query(1)])
-    assert dataset.split is None
-    assert dataset.steps is None
 
 
 @pytest.mark.parametrize(
@@ -79,19 +70,13 @@ def test_a_data_set_without_splits_and_steps_says_none():
         (TOOLS, [query(1, " \n")], "the text of query 'q1' is empty"),
         (TOOLS, [query(1, labels=())], "query 'q1' has no labels"),
         (TOOLS, [query(1, "one", split="s"), query(2, "two")], "query 'q2' has no split"),
+        (TOOLS, [query(1), query(7, labels=("x", "a", "y"))], UNKNOWN),
+        (TOOLS, [query(7, labels=("x",), steps=(("do", "y"),))], UNKNOWN),
     ],
 )
 def test_broken_sources_are_refused_by_name(tools, queries, message):
     with pytest.raises(ValueError, match=message):
         build("x", tools, queries)
-
-
-def test_unknown_labels_are_refused_by_id():
-    message = r"labels of query 'q7' name unknown tools \['x', 'y'\]; known: 3 tools"
-    with pytest.raises(ValueError, match=message):
-        build("x", TOOLS, [query(1), query(7, labels=("x", "a", "y"))])
-    with pytest.raises(ValueError, match=message):
-        build("x", TOOLS, [query(7, labels=("x",), steps=(("do", "y"),))])
 
 
 def test_select_keeps_the_catalogue_and_the_order_asked_for():
@@ -121,32 +106,14 @@ def test_a_split_parts_all_queries_by_whole_groups_near_the_fractions(seed):
     assert np.abs(off).max() <= sizes.max()
 
 
-def test_groups_of_equal_size_are_split_exactly():
-    parts = split_by_group(grouped([3] * 10).groups, (0.5, 0.3, 0.2), seed=0)
-    assert [len(part) for part in parts] == [15, 9, 6]
-
-
-def test_a_split_depends_on_the_seed_and_on_nothing_else():
-    dataset = grouped([2] * 50)
-    first, again, other = (
-        split_by_group(dataset.groups, (0.5, 0.5), seed)[0] for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
-def test_a_selection_can_be_split_again():
-    dataset = select(grouped([2] * 20), np.arange(20, 40))  # groups 10 to 19
-    parts = split_by_group(dataset.groups, (0.5, 0.5), seed=0)
-    assert [len(part) for part in parts] == [10, 10]
+def test_groups_of_equal_size_are_split_exactly_and_can_be_split_again():
+    groups = grouped([3] * 10).groups
+    assert [len(part) for part in split_by_group(groups, (0.5, 0.3, 0.2), seed=0)] == [15, 9, 6]
+    later = select(grouped([2] * 20), np.arange(20, 40)).groups  # groups 10 to 19
+    assert [len(part) for part in split_by_group(later, (0.5, 0.5), seed=0)] == [10, 10]
 
 
 @pytest.mark.parametrize("fractions", [(0.5, 0.4), (1.2, -0.2), (1.0, 0.0), ()])
 def test_fractions_that_are_no_partition_are_refused(fractions):
     with pytest.raises(ValueError, match="fractions must be positive and sum to 1, got"):
         split_by_group(grouped([1] * 10).groups, fractions, seed=0)
-
-
-def test_too_few_groups_are_refused():
-    with pytest.raises(ValueError, match="1 groups cannot fill fractions"):
-        split_by_group(grouped([10]).groups, (0.5, 0.5), seed=0)

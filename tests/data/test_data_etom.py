@@ -7,6 +7,7 @@ import pytest
 from jaxret.data import load
 from jaxret.data.split import own_split
 from jaxret.data.templates import template
+from tests.data.folders import label_ids, read_lines, write_lines
 
 SERVERS = {
     "Files MCP": {"read_file": "Reads a file.", "list": "Lists a folder."},
@@ -87,7 +88,7 @@ def converted(folder):
         if n != 42
     ]
     for name, rows in (("tools", tools), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        write_lines(folder / f"{name}.jsonl", *rows)
     return folder
 
 
@@ -96,32 +97,23 @@ def folder(request, tmp_path):
     return request.param(tmp_path)
 
 
-def label_ids(dataset):
-    return [[dataset.tool_ids[i] for i in row if i >= 0] for row in dataset.labels]
-
-
-def test_by_default_every_suitable_tool_is_a_label_and_plans_are_left_out(folder):
-    dataset = load("etom", folder)
-    assert dataset.name == "etom"
-    assert dataset.tool_ids == (READ, LIST, CAT)
-    assert dataset.query_ids == ("l1_1", "l1_7", "l2_1")
-    assert dataset.split == ("level_1", "level_1", "level_2")
-    assert label_ids(dataset) == [[READ], [CAT], [READ, CAT]]
-
-
 @pytest.mark.parametrize(
-    ("levels", "queries", "labels"),
+    ("name", "levels", "queries", "labels"),
     [
-        ([2], ("l2_1",), [[READ, CAT]]),
-        ([3], ("l3_1",), [[LIST, READ]]),
-        ([4, 3], ("l3_1", "l4_2"), [[LIST, READ], [LIST, READ, CAT]]),
+        ("etom", None, ("l1_1", "l1_7", "l2_1"), [[READ], [CAT], [READ, CAT]]),
+        ("etom", [2], ("l2_1",), [[READ, CAT]]),
+        ("etom-plans", [3], ("l3_1",), [[LIST, READ]]),
+        ("etom-plans", [4, 3], ("l3_1", "l4_2"), [[LIST, READ], [LIST, READ, CAT]]),
     ],
 )
-def test_other_levels_can_be_selected_and_a_plan_has_all_its_tools(folder, levels, queries, labels):
-    dataset = load("etom", folder, levels=levels)
-    assert dataset.name == ("etom-plans" if 3 in levels else "etom")
+def test_suitable_tools_and_all_tools_of_a_plan_are_labels(folder, name, levels, queries, labels):
+    dataset = load("etom", folder) if levels is None else load("etom", folder, levels=levels)
+    assert dataset.name == name
+    assert dataset.tool_ids == (READ, LIST, CAT)
     assert (dataset.query_ids, label_ids(dataset)) == (queries, labels)
-    assert len(dataset.tool_ids) == 3
+    assert dataset.split == tuple(f"level_{query[1]}" for query in queries)
+    listed_again = (folder / "mcp_registry.json").exists()
+    assert dataset.merged_tools == int(listed_again)
 
 
 @pytest.mark.parametrize("levels", [[1, 3], [5], [], ["1"]])
@@ -141,10 +133,6 @@ def test_a_tool_has_its_server_and_its_parameters_in_its_full_text(folder):
         assert "Prints a file." in template(name)(dataset.documents[2])
     with pytest.raises(ValueError, match="'cat' has no 'terse'"):
         template("terse")(dataset.documents[2])
-
-
-def test_a_tool_that_is_listed_again_is_one_tool_with_its_first_document(tmp_path):
-    assert load("etom", original(tmp_path)).merged_tools == 1
 
 
 def test_a_label_that_no_tool_has_is_refused(tmp_path):
@@ -184,8 +172,7 @@ def test_the_full_data_set_has_the_published_counts(shared_data):
 def test_the_labels_of_the_whole_are_those_known_and_one_that_ends_in_a_blank(shared_data):
     """The conversion dropped labels that do not match a tool id exactly, blanks included."""
     folder = shared_data / "etom"
-    lines = (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()
-    converted = {row["id"]: row["labels"] for row in map(json.loads, lines)}
+    converted = {row["id"]: row["labels"] for row in read_lines(folder / "queries.jsonl")}
     more = {}
     for levels in ([1, 2], [3, 4]):
         dataset = load("etom", folder, levels=levels)

@@ -6,6 +6,13 @@ from jaxret.data import load
 from jaxret.data.dataset import Query, build
 from jaxret.data.hops import as_hops, by_evidence, by_plan
 
+TOOLS = [(name, name) for name in "abc"]
+QUESTIONS = build(
+    "x",
+    TOOLS,
+    [Query("1", "fly home", ("b", "a")), Query("2", "pay", ("c",)), Query("3", "go", ("a",))],
+)
+
 
 def test_every_step_is_a_query_in_the_group_of_its_question():
     queries = [
@@ -13,7 +20,7 @@ def test_every_step_is_a_query_in_the_group_of_its_question():
         Query("2", "fly home", ("b", "a"), steps=(("find a flight", "b"), ("book it", "a"))),
         Query("3", "pay", ("c", "b"), steps=(("see the bill", "c"), ("pay it", "b"))),
     ]
-    hops = as_hops(build("x", [(name, name) for name in "abc"], queries))
+    hops = as_hops(build("x", TOOLS, queries))
     assert hops.queries[:2] == (
         "Context: fly home | Focus: find a flight",
         "Context: fly home | Focus: book it",
@@ -31,37 +38,25 @@ def test_deskbanks_questions_have_as_many_hops_as_tools():
     assert len(set(hops.groups.tolist())) == len(questions.queries) == 336
 
 
-def test_a_data_set_without_steps_is_refused():
-    with pytest.raises(ValueError, match="deskbank has no queries with steps"):
-        as_hops(load("deskbank"))
-
-
-QUESTIONS = [
-    Query("1", "fly home", ("b", "a")),
-    Query("2", "pay", ("c",)),
-    Query("3", "go", ("a",)),
-]
-
-
 def test_without_steps_every_right_item_is_a_hop_in_the_words_of_the_question():
-    hops = by_evidence(build("x", [(name, name) for name in "abc"], QUESTIONS))
+    hops = by_evidence(QUESTIONS)
     assert hops.queries == ("fly home", "fly home", "pay", "go")
     assert hops.labels.tolist() == [[1], [0], [2], [0]]
     assert hops.groups.tolist() == [0, 0, 1, 2]
 
 
 def test_sub_questions_have_all_labels_of_their_question():
-    dataset = build("x", [(name, name) for name in "abc"], QUESTIONS)
-    hops = by_plan(dataset, [["which flight?"], ["what?", "how {much}?"], ["where?"]])
+    hops = by_plan(QUESTIONS, [["which flight?"], ["what?", "how {much}?"], ["where?"]])
     assert hops.queries[1:3] == ("Context: pay | Focus: what?", "Context: pay | Focus: how {much}?")
     assert hops.labels.tolist() == [[1, 0], [2, -1], [2, -1], [0, -1]]
     assert hops.groups.tolist() == [0, 1, 1, 2]
 
 
 def test_data_sets_without_hops_and_incomplete_plans_are_refused():
+    with pytest.raises(ValueError, match="deskbank has no queries with steps"):
+        as_hops(load("deskbank"))
     with pytest.raises(ValueError, match="deskbank has one label per query: there is nothing to p"):
         by_evidence(load("deskbank"))
-    dataset = build("x", [(name, name) for name in "abc"], QUESTIONS)
     for plans in ([["a"], ["b"]], [["a"], [], ["b"]]):
         with pytest.raises(ValueError, match="x has 3 queries, each needs a plan of at least one"):
-            by_plan(dataset, plans)
+            by_plan(QUESTIONS, plans)

@@ -25,17 +25,13 @@ def test_only_the_words_of_the_sub_task_count(template):
     assert near_duplicates.shared_words([one], [other]) == pytest.approx(0.0)
 
 
-def test_only_the_part_that_is_asked_for_is_marked():
+def test_queries_asked_for_are_near_known_ones_from_four_words_of_five_on():
     texts = ["one two", "two one", "three", "one two three four five"]
     asked, known = np.array([0, 1, 1, 0], bool), np.array([1, 0, 0, 1], bool)
     assert near_duplicates.near(texts, asked, known).tolist() == [False, True, False, False]
-
-
-def test_queries_are_near_from_four_words_of_five_on():
-    texts = ["a b c d e", "a b c d", "a b c x", "nothing else"]
-    asked, known = np.array([False, True, True, True]), np.array([True, False, False, False])
-    near = near_duplicates.near(texts, asked, known)
-    assert near.tolist() == [False, True, False, False]  # shares 4/5, 3/6 and 0
+    texts = ["a b c d e", "a b c d", "a b c x", "nothing else"]  # shares 4/5, 3/6 and 0
+    known = np.array([True, False, False, False])
+    assert near_duplicates.near(texts, ~known, known).tolist() == [False, True, False, False]
 
 
 def test_a_query_is_near_another_one_of_its_list_and_not_near_itself():
@@ -67,15 +63,20 @@ def pairs_of(text):
     return {(words[i], words[i + 1]) for i in range(len(words) - 1)} or {tuple(words)}
 
 
-def test_two_texts_are_near_from_the_threshold_on():
-    one, other = "Sum the sales of May, please.", "sum the SALES of june please"
-    for threshold, expected in ((3 / 7, one), (3 / 7 + 1e-9, None)):
-        near = NearDuplicates(threshold)
-        near.add(one)
-        assert near.find(other) == expected
-    single = NearDuplicates(1.0)
-    single.add("Help!")
-    assert single.find("help") == "Help!"
+@pytest.mark.parametrize(
+    ("threshold", "known", "text", "near"),
+    [
+        (3 / 7, "Sum the sales of May, please.", "sum the SALES of june please", True),
+        (3 / 7 + 1e-9, "Sum the sales of May, please.", "sum the SALES of june please", False),
+        (1.0, "Help!", "help", True),
+        (1.0, "Where is my parcel?", "where is MY parcel", True),
+        (1.0, "Where is my parcel?", "where is my other parcel", False),
+    ],
+)
+def test_two_texts_are_near_from_the_threshold_on(threshold, known, text, near):
+    texts = NearDuplicates(threshold)
+    texts.add(known)
+    assert texts.find(text) == (known if near else None)
 
 
 def test_near_finds_the_most_similar_of_all_texts_and_the_first_of_equals():
@@ -105,10 +106,3 @@ def test_near_finds_the_most_similar_of_all_texts_and_the_first_of_equals():
 def test_a_threshold_out_of_range_is_refused(threshold):
     with pytest.raises(ValueError, match=r"threshold must be in \(0, 1\]"):
         NearDuplicates(threshold)
-
-
-def test_the_same_words_are_near_at_any_threshold():
-    near = NearDuplicates(1.0)
-    near.add("Where is my parcel?")
-    assert near.find("where is MY parcel") == "Where is my parcel?"
-    assert near.find("where is my other parcel") is None

@@ -1,48 +1,31 @@
 """Loaders on small folders written by the tests, and their error messages."""
 
-import json
-
 import pytest
 
 from jaxret.data import load
-
-
-def write(file, *rows):
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def label_ids(dataset):
-    return [[dataset.tool_ids[i] for i in row if i >= 0] for row in dataset.labels]
+from tests.data.folders import label_ids, write_lines
 
 
 @pytest.mark.parametrize(("part", "queries"), [("single", 2016), ("multi", 336), ("all", 2352)])
 def test_deskbank_is_built_in(part, queries):
     dataset = load("deskbank", part=part)
     assert (len(dataset.tool_ids), len(dataset.queries)) == (168, queries)
-    document = dataset.documents[0]
-    assert isinstance(document, dict)
     keys = ["name", "description", "parameters", "returns", "domain", "terse", "tool_profile"]
-    assert list(document) == keys
+    assert list(dataset.documents[0]) == keys
 
 
 def test_multi_tool_queries_of_deskbank_have_a_step_for_each_label():
     dataset = load("deskbank", part="multi")
-    assert dataset.steps is not None
     for steps, labels in zip(dataset.steps, dataset.labels, strict=True):
         assert [step.label for step in steps] == labels[labels >= 0].tolist()
         assert 2 <= len(steps) <= 5
 
 
-def test_deskbank_refuses_an_unknown_part_and_a_path(tmp_path):
+def test_unknown_names_and_parts_and_a_path_of_deskbank_are_refused(tmp_path):
     with pytest.raises(ValueError, match="part must be one of single, multi, all, got 'both'"):
         load("deskbank", part="both")
     with pytest.raises(ValueError, match="built in and takes no path"):
         load("deskbank", tmp_path)
-
-
-def test_an_unknown_data_set_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"unknown data set 'toolbox'; known: deskbank, .*jsonl"):
         load("toolbox")
 
@@ -65,23 +48,18 @@ def test_a_missing_path_says_what_is_needed_and_where_it_is(name, where, tmp_pat
 
 
 def test_general_layout_groups_steps_and_instructions_are_read(tmp_path):
-    write(
-        tmp_path / "tools.jsonl",
+    tools = (
         {"id": "t1", "name": "clock", "documentation": "Tells the time.", "terse": "Time."},
         {"id": "t2", "name": "record", "documentation": {"name": "own", "description": "x"}},
     )
-    write(
-        tmp_path / "queries.jsonl",
+    steps = [{"query": "s", "label": "t2"}]
+    queries = (
         {"id": "1", "query": "a", "labels": ["t1"], "question_index": 4, "instruction": "Find:"},
         {"id": "2", "query": "b", "labels": ["t2"], "question_index": 5, "instruction": None},
-        {
-            "id": "3",
-            "query": "c",
-            "labels": ["t2", "t1"],
-            "question_index": 4,
-            "steps": [{"query": "s", "label": "t2"}],
-        },
+        {"id": "3", "query": "c", "labels": ["t2", "t1"], "question_index": 4, "steps": steps},
     )
+    write_lines(tmp_path / "tools.jsonl", *tools)
+    write_lines(tmp_path / "queries.jsonl", *queries)
     dataset = load("jsonl", tmp_path)
     assert dataset.documents == (
         {"name": "clock", "documentation": "Tells the time.", "terse": "Time."},
@@ -93,9 +71,9 @@ def test_general_layout_groups_steps_and_instructions_are_read(tmp_path):
 
 
 def test_distractors_come_from_files_of_their_own_and_after_the_others(tmp_path):
-    write(tmp_path / "tools.jsonl", {"id": "t1", "documentation": "x"})
-    write(tmp_path / "more.jsonl", {"id": "t0", "documentation": "y"})
-    write(tmp_path / "queries.jsonl", {"id": "1", "query": "a", "labels": ["t1"]})
+    write_lines(tmp_path / "tools.jsonl", {"id": "t1", "documentation": "x"})
+    write_lines(tmp_path / "more.jsonl", {"id": "t0", "documentation": "y"})
+    write_lines(tmp_path / "queries.jsonl", {"id": "1", "query": "a", "labels": ["t1"]})
     dataset = load("jsonl", tmp_path, extra=["more.jsonl"])
     assert dataset.tool_ids == ("t1", "t0")
     assert dataset.labels.tolist() == [[0]]
@@ -113,8 +91,8 @@ def test_distractors_come_from_files_of_their_own_and_after_the_others(tmp_path)
     ],
 )
 def test_a_bad_line_is_named_with_file_and_number(tmp_path, line, message):
-    write(tmp_path / "tools.jsonl", {"id": "t1", "documentation": "x"}, "", line)
-    write(tmp_path / "queries.jsonl", {"id": "1", "query": "a", "labels": ["t1"]})
+    write_lines(tmp_path / "tools.jsonl", {"id": "t1", "documentation": "x"}, "", line)
+    write_lines(tmp_path / "queries.jsonl", {"id": "1", "query": "a", "labels": ["t1"]})
     with pytest.raises(ValueError, match=message):
         load("jsonl", tmp_path)
 
@@ -126,7 +104,9 @@ def test_ultratool_steps_without_a_call_are_no_queries(tmp_path):
         {"step": "1.2 Write", "tool": "file_write(text='a (b)')"},
     ]
     tool = {"name": "file_write", "description": "Writes."}
-    write(tmp_path / "test.json", {"question": "Do it.\n", "plan": plan, "tools": [tool, tool]})
+    write_lines(
+        tmp_path / "test.json", {"question": "Do it.\n", "plan": plan, "tools": [tool, tool]}
+    )
     dataset = load("ultratool", tmp_path)
     assert dataset.queries == (
         'Given the following task:"Do it.", select the best tool provided in the context '
@@ -138,16 +118,18 @@ def test_ultratool_steps_without_a_call_are_no_queries(tmp_path):
 
 @pytest.fixture
 def beir_folder(tmp_path):
-    write(
+    write_lines(
         tmp_path / "corpus.jsonl",
         {"_id": "d1", "title": "Clock", "text": "Tells the time."},
         {"_id": "d2", "text": "Sets an alarm."},
     )
     texts = {"q1": "time?", "q2": "wake me", "q3": "not judged", "q4": "judged irrelevant"}
-    write(tmp_path / "queries.jsonl", *({"_id": i, "text": text} for i, text in texts.items()))
+    write_lines(
+        tmp_path / "queries.jsonl", *({"_id": i, "text": text} for i, text in texts.items())
+    )
     head = "query-id\tcorpus-id\tscore"
-    write(tmp_path / "qrels/train.tsv", head, "q1\td1\t2", "q1\td2\t0", "q4\td1\t0")
-    write(tmp_path / "qrels/test.tsv", head, "q2\td2\t1", "q2\td1\t1")
+    write_lines(tmp_path / "qrels/train.tsv", head, "q1\td1\t2", "q1\td2\t0", "q4\td1\t0")
+    write_lines(tmp_path / "qrels/test.tsv", head, "q2\td2\t1", "q2\td1\t1")
     return tmp_path
 
 
@@ -186,22 +168,17 @@ def bfcl_question(number, functions, *messages):
 
 def test_bfcl_names_with_a_second_documentation_are_numbered(tmp_path):
     one, two, other = function("area", "one"), function("area", "two"), function("len", "x")
-    write(
-        tmp_path / "BFCL_v4_simple_python.json",
-        bfcl_question("s0", [one], ("system", "Be kind."), ("user", "How big?")),
-        bfcl_question("s1", [two], ("user", "How wide?"), ("user", "In metres.")),
-    )
-    write(
-        tmp_path / "BFCL_v4_multiple.json",
-        bfcl_question("m0", [other, two], ("user", "How big?")),
-    )
-    answers = tmp_path / "possible_answer"
-    write(
-        answers / "BFCL_v4_simple_python.json",
-        {"id": "s0", "ground_truth": [{"area": {}}]},
-        {"id": "s1", "ground_truth": [{"area": {}}]},
-    )
-    write(answers / "BFCL_v4_multiple.json", {"id": "m0", "ground_truth": [{"area": {}}]})
+    files = {
+        "BFCL_v4_simple_python.json": [
+            bfcl_question("s0", [one], ("system", "Be kind."), ("user", "How big?")),
+            bfcl_question("s1", [two], ("user", "How wide?"), ("user", "In metres.")),
+        ],
+        "BFCL_v4_multiple.json": [bfcl_question("m0", [other, two], ("user", "How big?"))],
+    }
+    for name, questions in files.items():
+        answers = [{"id": asked["id"], "ground_truth": [{"area": {}}]} for asked in questions]
+        write_lines(tmp_path / name, *questions)
+        write_lines(tmp_path / "possible_answer" / name, *answers)
     dataset = load("bfcl", tmp_path)
     assert dataset.tool_ids == ("area", "area#2", "len")
     assert dataset.documents == (one, two, other)
@@ -215,12 +192,12 @@ def test_bfcl_answers_must_be_there_and_call_what_is_offered(tmp_path):
     file = "BFCL_v4_multiple.json"
     with pytest.raises(FileNotFoundError, match="holds none of"):
         load("bfcl", tmp_path)
-    write(tmp_path / file, bfcl_question("m0", [function("len", "x")], ("user", "How long?")))
+    write_lines(tmp_path / file, bfcl_question("m0", [function("len", "x")], ("user", "How long?")))
     with pytest.raises(FileNotFoundError, match=r"possible_answer/BFCL_v4_multiple\.json does not"):
         load("bfcl", tmp_path)
-    write(tmp_path / "possible_answer" / file, {"id": "m0", "ground_truth": [{"size": {}}]})
+    write_lines(tmp_path / "possible_answer" / file, {"id": "m0", "ground_truth": [{"size": {}}]})
     with pytest.raises(ValueError, match=r"answer to 'm0' calls \['size'\]; offered: \['len'\]"):
         load("bfcl", tmp_path)
-    write(tmp_path / "possible_answer" / file, {"id": "m1", "ground_truth": [{"len": {}}]})
+    write_lines(tmp_path / "possible_answer" / file, {"id": "m1", "ground_truth": [{"len": {}}]})
     with pytest.raises(ValueError, match="has no answer to 'm0'"):
         load("bfcl", tmp_path)

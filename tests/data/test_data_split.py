@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxret.data import load
-from jaxret.data.dataset import Query, build, select
+from jaxret.data.dataset import Query, build, select, split_by_group
 from jaxret.data.split import overlap, own_split
 from jaxret.data.templates import normalise
 
@@ -34,18 +34,15 @@ def assert_apart(dataset, found):
             assert not {keys[i] for i in found[a]} & {keys[i] for i in found[b]}
 
 
-def test_a_split_is_kept_and_validation_is_cut_from_train():
+def test_a_split_is_kept_and_validation_is_cut_from_train_or_kept_too():
     dataset = divided()
     found = own_split(dataset, validation=0.25)
     np.testing.assert_array_equal(found.test, np.arange(20, 25))
     assert (len(found.train), len(found.validation)) == (15, 5)
     assert_apart(dataset, found)
-
-
-@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
-def test_a_validation_part_of_its_own_is_kept(name):
-    found = own_split(divided(4, 2, **{name: 3}))
-    assert [part.tolist() for part in found] == [[0, 1, 2, 3], [4, 5, 6], [7, 8]]
+    for name in ("validation", "valid", "val", "dev"):
+        found = own_split(divided(4, 2, **{name: 3}))
+        assert [part.tolist() for part in found] == [[0, 1, 2, 3], [4, 5, 6], [7, 8]]
 
 
 @pytest.mark.parametrize("splits", [(None,), ("test",), ("task one", "task two")])
@@ -68,10 +65,8 @@ def test_a_cut_depends_on_the_seed_and_on_nothing_else():
 def test_phrasings_of_a_question_stay_together(seed):
     rows = [(f"{word} {g}", g, "train") for g in range(40) for word in ("how", "what", "who")]
     tests = [(f"test {i}", f"test {i}", "test") for i in range(9)]
-    assert_apart(dataset := dataset_of(*rows, *tests), own_split(dataset, seed=seed))
-    assert_apart(
-        whole := dataset_of(*((*row[:2], None) for row in rows)), own_split(whole, seed=seed)
-    )
+    for dataset in (dataset_of(*rows, *tests), dataset_of(*((*row[:2], None) for row in rows))):
+        assert_apart(dataset, own_split(dataset, seed=seed))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -87,22 +82,19 @@ def test_questions_that_share_a_text_are_cut_as_one(seed):
         assert not len(part) % 6
 
 
-def test_a_copy_in_train_and_test_survives_the_merging_of_copies():
+def test_copies_survive_in_train_and_test_and_are_merged_within_a_part():
     copies = [("how?", None, split) for split in ("train", "test", "test", "train", "dev")]
     dataset = dataset_of(*copies)
     assert dataset.query_ids == ("q0", "q1", "q4")
     assert dataset.split == ("train", "test", "dev")
     assert dataset.merged_queries == 2
     assert dataset.groups.tolist() == [0, 0, 0]
-
-
-def test_copies_in_two_names_of_one_part_or_two_tasks_are_merged():
-    dataset = dataset_of(("how?", None, "val"), ("how?", None, "dev"))
-    assert dataset.split == ("val",)
+    two_names = dataset_of(("how?", None, "val"), ("how?", None, "dev"))
+    assert two_names.split == ("val",)
     assert dataset_of(("how?", None, "task one"), ("how?", None, "task two")).merged_queries == 1
 
 
-def test_the_same_text_on_two_sides_is_refused_with_its_first_query():
+def test_a_text_or_question_on_two_sides_is_refused_with_its_first_query():
     dataset = dataset_of(
         ("first", 0, "train"),
         ("how\nlong?", 1, "train"),
@@ -119,9 +111,6 @@ def test_the_same_text_on_two_sides_is_refused_with_its_first_query():
     with pytest.raises(ValueError, match=message):
         own_split(dataset)
     np.testing.assert_array_equal(np.flatnonzero(overlap(dataset)), [1, 2, 3])
-
-
-def test_the_same_question_on_two_sides_is_refused():
     dataset = dataset_of(("a", "x", "train"), ("b", "y", "train"), ("c", "y", "test"))
     with pytest.raises(ValueError, match=r"'q1' of train \('b'\), the same question as 'q2' of te"):
         own_split(dataset)
@@ -140,13 +129,10 @@ def test_the_remedy_named_in_the_error_works_and_keeps_the_test_part():
     assert_apart(clean, found)
 
 
-@pytest.mark.parametrize("order", [("train", "test"), ("test", "train")])
-def test_an_overlap_is_found_for_any_order_of_the_parts(order):
-    dataset = dataset_of(*(("how?", None, split) for split in order))
-    assert overlap(dataset).tolist() == [split == "train" for split in order]
-
-
-def test_undivided_queries_do_not_overlap():
+def test_an_overlap_is_found_for_any_order_of_the_parts_and_needs_parts():
+    for order in (("train", "test"), ("test", "train")):
+        dataset = dataset_of(*(("how?", None, split) for split in order))
+        assert overlap(dataset).tolist() == [split == "train" for split in order]
     assert not overlap(dataset_of(("a", 0, None), ("a", 1, None))).any()
 
 
@@ -159,13 +145,11 @@ def test_a_split_that_is_no_division_into_the_parts_is_refused(names):
     assert [len(part) for part in own_split(replace(divided(8, 2), split=None))] == [7, 1, 2]
 
 
-@pytest.mark.parametrize("shares", [(0.0, 0.2), (0.1, 0.0), (0.5, 0.5), (-0.1, 0.2)])
-def test_shares_out_of_range_are_refused(shares):
-    with pytest.raises(ValueError, match=f"must be positive shares .* {shares[0]} and {shares[1]}"):
-        own_split(divided(), validation=shares[0], test=shares[1])
-
-
-def test_too_few_questions_are_refused():
+def test_shares_out_of_range_and_too_few_questions_are_refused():
+    for shares in ((0.0, 0.2), (0.1, 0.0), (0.5, 0.5), (-0.1, 0.2)):
+        message = f"must be positive shares .* {shares[0]} and {shares[1]}"
+        with pytest.raises(ValueError, match=message):
+            own_split(divided(), validation=shares[0], test=shares[1])
     with pytest.raises(ValueError, match="1 groups cannot fill fractions"):
         own_split(dataset_of(("a", "x", "train"), ("b", "x", "train"), ("c", "y", "test")))
 
@@ -180,6 +164,10 @@ def test_deskbank_is_cut_by_question():
 def test_no_ultratool_question_is_in_two_parts(shared_data):
     dataset = load("ultratool", shared_data / "raw/ultratool")
     assert_apart(dataset, own_split(dataset))
+    train, test = split_by_group(dataset.groups, (0.9, 0.1), seed=0)
+    asked = [query.split('", select the best tool')[0] for query in dataset.queries]
+    assert not {asked[i] for i in train} & {asked[i] for i in test}
+    assert abs(len(test) - 238.1) <= 5
 
 
 def test_both_formats_of_toollens_have_its_own_split(shared_data):
@@ -187,8 +175,6 @@ def test_both_formats_of_toollens_have_its_own_split(shared_data):
         dataset = load("toollens", shared_data / path)
         found = own_split(dataset, validation=0.1)
         assert (len(dataset.tool_ids), len(found.test)) == (464, 1877)
-        assert len(found.train) + len(found.validation) == 16893
-        assert len(found.validation) == 1689
-        assert dataset.split is not None
+        assert (len(found.train), len(found.validation)) == (16893 - 1689, 1689)
         assert {dataset.split[i] for i in found.test} == {"test"}
         assert_apart(dataset, found)

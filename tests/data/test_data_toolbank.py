@@ -7,6 +7,7 @@ import pytest
 
 from jaxret.data import load
 from jaxret.data.split import own_split
+from tests.data.folders import label_ids, read_lines, write_lines, write_parquet
 
 TOOLS = {
     "numpy.sin": {"new_func": "circular_ratio", "description": "Opposite over hypotenuse."},
@@ -16,11 +17,7 @@ TOOLS = {
 }
 QUERIES = {
     "train": [
-        {
-            "instruction": "Sum.",
-            "refined_instruction": "How much?",
-            "functions": ["sum_up"],
-        },
+        {"instruction": "Sum.", "refined_instruction": "How much?", "functions": ["sum_up"]},
         {"instruction": "Ratio.", "refined_instruction": None, "functions": ["circular_ratio"]},
     ],
     "val": [
@@ -45,19 +42,14 @@ def write_json(folder, part, rows):
 
 
 def write_jsonl(folder, part, rows):
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / f"NumpyBank_{part}.jsonl").write_text(text, encoding="utf-8")
+    write_lines(folder / f"NumpyBank_{part}.jsonl", *rows)
 
 
-def write_parquet(folder, part, rows):
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    (folder / "data").mkdir(exist_ok=True)
+def write_shards(folder, part, rows):
     half = (len(rows) + 1) // 2
     for shard, some in enumerate((rows[:half], rows[half:])):
         file = folder / f"data/NumpyBank_{part}-0000{shard}-of-00002.parquet"
-        schema = pa.Table.from_pylist(rows).schema
-        parquet.write_table(pa.Table.from_pylist(some, schema=schema), file)
+        write_parquet(file, *some, columns_of=rows)
 
 
 @pytest.fixture
@@ -74,11 +66,7 @@ def folder(tools):
     return tools
 
 
-def label_ids(dataset):
-    return [[dataset.tool_ids[i] for i in row if i >= 0] for row in dataset.labels]
-
-
-@pytest.mark.parametrize("write", [write_json, write_jsonl, write_parquet])
+@pytest.mark.parametrize("write", [write_json, write_jsonl, write_shards])
 def test_the_three_layouts_of_queries_load_the_same(tools, write):
     for part, rows in QUERIES.items():
         write(tools, part, rows)
@@ -86,12 +74,11 @@ def test_the_three_layouts_of_queries_load_the_same(tools, write):
     assert dataset.queries == REFINED
     assert dataset.query_ids == ("train_0", "train_1", "val_0", "test_0")
     assert dataset.split == ("train", "train", "val", "test")
-    assert label_ids(dataset) == [
-        ["sum_up"],
-        ["circular_ratio"],
-        ["numpy.sort", "sum_up"],
-        ["sum_up"],
-    ]
+    labels = [["sum_up"], ["circular_ratio"], ["numpy.sort", "sum_up"], ["sum_up"]]
+    assert label_ids(dataset) == labels
+    assert [part.tolist() for part in own_split(dataset)] == [[0, 1], [2], [3]]
+    raw = load("toolbank", tools, refined=False)
+    assert raw.queries == ("Sum.", "Ratio.", "Sort, sum.", "Sort.")
 
 
 def test_functions_of_one_name_are_one_tool_with_the_first_description(folder):
@@ -103,33 +90,18 @@ def test_functions_of_one_name_are_one_tool_with_the_first_description(folder):
         {"name": "numpy.sort", "description": "Orders from low to high."},
     )
     assert dataset.merged_tools == 1
-
-
-def test_tools_may_be_a_converted_file(folder):
-    original = load("toolbank", folder)
     (folder / "numpy_function_descriptions.json").unlink()
     rows = [{"id": real, "name": real, "documentation": about} for real, about in TOOLS.items()]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / "tools_numpy.jsonl").write_text(text, encoding="utf-8")
-    assert load("toolbank", folder).documents == original.documents
-
-
-def test_the_raw_instruction_is_an_option(folder):
-    dataset = load("toolbank", folder, refined=False)
-    assert dataset.queries == ("Sum.", "Ratio.", "Sort, sum.", "Sort.")
+    write_lines(folder / "tools_numpy.jsonl", *rows)  # a converted file instead
+    assert load("toolbank", folder).documents == dataset.documents
 
 
 def test_files_of_the_hub_hold_no_raw_instruction(tools):
     rows = [{"refined_instruction": "Who won?", "functions": ["sum_up"], "explanation": "Because."}]
-    write_parquet(tools, "test", rows)
+    write_shards(tools, "test", rows)
     assert load("toolbank", tools).queries == ("Who won?",)
     with pytest.raises(ValueError, match=r"row 1 has no raw instruction; refined=True takes"):
         load("toolbank", tools, refined=False)
-
-
-def test_the_three_parts_are_those_of_the_files(folder):
-    found = own_split(load("toolbank", folder))
-    assert [part.tolist() for part in found] == [[0, 1], [2], [3]]
 
 
 def test_unknown_functions_are_refused_by_name_or_dropped_with_their_query(folder):
@@ -162,6 +134,13 @@ def test_broken_queries_are_refused_with_file_and_row(folder, row, message):
         load("toolbank", folder)
 
 
+DESCRIPTIONS = "numpy_function_descriptions.json"
+TWICE = '{"a": {"description": "x"}, "a": {"description": "y"}}'
+UNTOLD = '{"a": {"new_func": "b"}}'
+TWO_ROWS = """{"id": "a", "documentation": {"description": "x"}}
+{"id": "a", "documentation": {"description": "y"}}"""
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -169,24 +148,15 @@ def test_broken_queries_are_refused_with_file_and_row(folder, row, message):
         ("NumpyBank_val.json", "{}", r"NumpyBank_val\.json: expected a JSON list, got {}"),
         ("NumpyBank_val.jsonl", '{"functions"', r"NumpyBank_val\.jsonl, line 1: not JSON"),
         ("NumpyBank_val.parquet", "PAR1 cut short", r"NumpyBank_val\.parquet: not parquet"),
-        ("numpy_function_descriptions.json", '{"a', r"descriptions\.json: not JSON"),
-        ("numpy_function_descriptions.json", "[]", r"expected a JSON dict, got \[\]"),
+        (DESCRIPTIONS, '{"a', r"descriptions\.json: not JSON"),
+        (DESCRIPTIONS, "[]", r"expected a JSON dict, got \[\]"),
+        (DESCRIPTIONS, TWICE, r"descriptions\.json: 'a' is there twice, with different contents"),
         (
-            "numpy_function_descriptions.json",
-            '{"a": {"description": "x"}, "a": {"description": "y"}}',
-            r"descriptions\.json: 'a' is there twice, with different contents",
-        ),
-        (
-            "numpy_function_descriptions.json",
-            '{"a": {"new_func": "b"}}',
+            DESCRIPTIONS,
+            UNTOLD,
             r"descriptions\.json: tool 'a' needs a description, got {'new_func': 'b'}",
         ),
-        (
-            "tools_numpy.jsonl",
-            '{"id": "a", "documentation": {"description": "x"}}\n'
-            '{"id": "a", "documentation": {"description": "y"}}',
-            r"tools_numpy\.jsonl: 'a' is there twice",
-        ),
+        ("tools_numpy.jsonl", TWO_ROWS, r"tools_numpy\.jsonl: 'a' is there twice"),
     ],
 )
 def test_broken_files_are_named(folder, name, text, message):
@@ -195,22 +165,22 @@ def test_broken_files_are_named(folder, name, text, message):
         load("toolbank", folder)
 
 
-def test_missing_files_say_what_belongs_there(tools):
-    with pytest.raises(FileNotFoundError, match=r"holds no queries; .*NumpyBank_train, .*parquet"):
-        load("toolbank", tools)
-    with pytest.raises(FileNotFoundError, match=r"aws_function_descriptions\.json does .*bank_aws"):
-        load("toolbank", tools, bank="aws")
-
-
-def test_options_out_of_range_list_the_choices(folder):
-    with pytest.raises(ValueError, match="bank must be one of numpy, pandas, aws, got 'scipy'"):
-        load("toolbank", folder, bank="scipy")
-    with pytest.raises(ValueError, match="unknown must be 'refuse' or 'drop', got 'keep'"):
-        load("toolbank", folder, unknown="keep")
+@pytest.mark.parametrize(
+    ("error", "options", "message"),
+    [
+        (FileNotFoundError, {}, r"holds no queries; .*NumpyBank_train, .*parquet"),
+        (FileNotFoundError, {"bank": "aws"}, r"aws_function_descriptions\.json does .*bank_aws"),
+        (ValueError, {"bank": "scipy"}, "bank must be one of numpy, pandas, aws, got 'scipy'"),
+        (ValueError, {"unknown": "keep"}, "unknown must be 'refuse' or 'drop', got 'keep'"),
+    ],
+)
+def test_missing_files_and_unknown_options_are_refused(tools, error, options, message):
+    with pytest.raises(error, match=message):
+        load("toolbank", tools, **options)
 
 
 def test_parquet_without_pyarrow_names_the_extra(tools, monkeypatch):
-    write_parquet(tools, "test", QUERIES["test"])
+    write_shards(tools, "test", QUERIES["test"])
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ImportError, match=r"needs pyarrow: install jaxret\[parquet\]"):
         load("toolbank", tools)
@@ -221,9 +191,9 @@ def test_parquet_without_pyarrow_names_the_extra(tools, monkeypatch):
     [("numpy", "Numpy", 513, 14), ("pandas", "Pandas", 1655, 0), ("aws", "AWS", 1002, 0)],
 )
 def test_the_real_tool_files_give_the_label_space(shared_data, tmp_path, bank, name, tools, merged):
-    lines = (shared_data / f"toolbank-tools-only/tools_{bank}.jsonl").read_text(encoding="utf-8")
-    (tmp_path / f"tools_{bank}.jsonl").write_text(lines, encoding="utf-8")
-    described = [json.loads(line)["documentation"]["new_func"] for line in lines.splitlines()]
+    rows = read_lines(shared_data / f"toolbank-tools-only/tools_{bank}.jsonl")
+    write_lines(tmp_path / f"tools_{bank}.jsonl", *rows)
+    described = [row["documentation"]["new_func"] for row in rows]
     queries = [{"instruction": f"Call {f}.", "functions": [f]} for f in dict.fromkeys(described)]
     dump(tmp_path / f"{name}Bank_train.json", queries)
     dataset = load("toolbank", tmp_path, bank=bank)

@@ -12,6 +12,7 @@ import pytest
 from jaxret.data import load
 from jaxret.data.dataset import select
 from jaxret.data.split import overlap, own_split
+from tests.data.folders import label_ids
 
 TIDE = {"category_name": "Weather", "tool_name": "Tides", "api_name": 'High "spring" tide\tnext'}
 FERRY = {"category_name": "Travel", "tool_name": "Ferries", "api_description": "Setzt über.\nOft."}
@@ -47,10 +48,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def label_ids(dataset):
-    return [[dataset.tool_ids[i] for i in row if i >= 0] for row in dataset.labels]
-
-
 def test_repeated_rows_are_merged_and_counted(folder):
     dataset = load("toolbench", folder)
     assert dataset.tool_ids == ("2", "1", "3", "4")
@@ -63,12 +60,10 @@ def test_repeated_rows_are_merged_and_counted(folder):
     )
 
 
-def test_quotes_tabs_and_line_breaks_of_texts_survive(folder):
-    assert load("toolbench", folder).queries == tuple(TEXTS[i] for i in ("12", "11", "13", "14"))
-
-
-def test_documents_are_objects_where_the_text_holds_one(folder):
-    assert load("toolbench", folder).documents == (FERRY, TIDE, STORED["3"], "{cut short")
+def test_texts_survive_and_documents_are_objects_where_the_text_holds_one(folder):
+    dataset = load("toolbench", folder)
+    assert dataset.queries == tuple(TEXTS[i] for i in ("12", "11", "13", "14"))
+    assert dataset.documents == (FERRY, TIDE, STORED["3"], "{cut short")
 
 
 def test_documents_longer_than_the_csv_modules_limit_are_read(folder):

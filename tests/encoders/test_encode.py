@@ -6,21 +6,10 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from jaxret.encoders import encode, load_encoder
 from jaxret.encoders import encoding as module
-from tests.tiny_folders import TEXTS, WORDS, write_bert, write_deberta
-
-
-@pytest.fixture
-def checkpoint(tmp_path):
-    write_bert(tmp_path / "checkpoint")
-    return tmp_path / "checkpoint"
-
-
-@pytest.fixture
-def deberta(tmp_path):
-    write_deberta(tmp_path / "deberta")
-    return tmp_path / "deberta"
+from jaxret.encoders import load_encoder
+from tests.encoders.conftest import vectors
+from tests.tiny_folders import TEXTS, WORDS, write_deberta
 
 
 def one_by_one(encoder, texts):
@@ -33,21 +22,24 @@ def one_by_one(encoder, texts):
     return np.stack(rows)
 
 
-def test_batches_of_mixed_lengths_equal_texts_encoded_one_by_one(checkpoint):
-    encoder = load_encoder("minilm", checkpoint)
-    got = encode(encoder, TEXTS, kind="query", cache=None, progress=False)
+@pytest.fixture
+def deberta(tmp_path):
+    write_deberta(tmp_path / "deberta")
+    return tmp_path / "deberta"
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [("minilm", "checkpoint"), ("deberta_v3_xsmall", "deberta")]
+)
+def test_batches_of_mixed_lengths_equal_texts_encoded_one_by_one(name, folder, request):
+    encoder = load_encoder(name, request.getfixturevalue(folder))
+    assert encoder.width == 8
+    got = vectors(encoder)
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, one_by_one(encoder, TEXTS), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1.0, atol=1e-6)
-
-
-def test_a_deberta_is_loaded_and_encodes_like_any_other(deberta):
-    encoder = load_encoder("deberta_v3_xsmall", deberta)
-    assert encoder.width == 8
-    got = encode(encoder, TEXTS, kind="query", cache=None, progress=False)
-    np.testing.assert_allclose(got, one_by_one(encoder, TEXTS), atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1.0, atol=1e-6)
     assert np.abs(got[0] - got[1]).max() > 1e-3  # the vectors are not all equal
+    assert vectors(encoder, []).shape == (0, 8)
 
 
 def test_many_texts_get_more_lengths_and_the_same_vectors(checkpoint, monkeypatch):
@@ -61,9 +53,9 @@ def test_many_texts_get_more_lengths_and_the_same_vectors(checkpoint, monkeypatc
 
     compiled = encoder.compiled
     vars(encoder)["compiled"] = seen
-    few = encode(encoder, [text, "a"], kind="query", cache=None, progress=False)
+    few = vectors(encoder, [text, "a"])
     monkeypatch.setattr(module, "MANY", 2)
-    many = encode(encoder, [text, "a"], kind="query", cache=None, progress=False)
+    many = vectors(encoder, [text, "a"])
     assert lengths == [16, 8]
     np.testing.assert_allclose(many, few, atol=1e-6)
 
@@ -71,7 +63,7 @@ def test_many_texts_get_more_lengths_and_the_same_vectors(checkpoint, monkeypatc
 def test_each_kind_of_text_gets_its_prefix(checkpoint):
     encoder = load_encoder("e5_small", checkpoint)
     for kind, prefix in {"query": "query : ", "document": "passage : "}.items():
-        got = encode(encoder, ["a b"], kind=kind, cache=None, progress=False)
+        got = vectors(encoder, ["a b"], kind=kind)
         np.testing.assert_allclose(got, one_by_one(encoder, [prefix + "a b"]), atol=1e-5)
 
 
@@ -87,54 +79,40 @@ def test_tokens_are_cut_and_keep_the_closing_token(checkpoint):
 
 def test_other_weights_give_other_vectors_by_the_same_program(checkpoint, tmp_path):
     encoder = load_encoder("minilm", checkpoint)
-    before = encode(encoder, TEXTS, kind="query", cache=tmp_path, progress=False)
+    before = vectors(encoder, cache=tmp_path)
     compiled = encoder.compiled._cache_size()
     trained = encoder.with_weights(jax.tree.map(jnp.negative, encoder.params))
-    after = encode(trained, TEXTS, kind="query", cache=tmp_path, progress=False)
+    after = vectors(trained, cache=tmp_path)
     assert encoder.compiled._cache_size() == trained.compiled._cache_size() == compiled
     assert len({encoder.fingerprint, trained.fingerprint}) == 2  # so their cache entries differ
     assert np.abs(after - before).max() > 0.1
     np.testing.assert_allclose(after, one_by_one(trained, TEXTS), atol=1e-5)
-    same = encoder.with_weights(encoder.params)
-    again = encode(same, TEXTS, kind="query", cache=None, progress=False)
-    np.testing.assert_array_equal(again, before)
+    np.testing.assert_array_equal(vectors(encoder.with_weights(encoder.params)), before)
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
+    ("texts", "kind", "message"),
     [
-        (["a", " \n"], r"text 1 of 2 is empty: ' \\n'"),
-        (["a", "b", None], "text 2 must be a string, got NoneType"),
-        ("a b", "texts must be a list of strings, got the single string 'a b'"),
+        (["a", " \n"], "query", r"text 1 of 2 is empty: ' \\n'"),
+        (["a", "b", None], "query", "text 2 must be a string, got NoneType"),
+        ("a b", "query", "texts must be a list of strings, got the single string 'a b'"),
+        (["a"], "tool", r"\['query', 'document'\], got 'tool'"),
     ],
 )
-def test_an_item_that_is_no_text_is_refused_by_its_position(checkpoint, texts, message):
+def test_an_item_that_is_no_text_and_an_unknown_kind_are_refused(checkpoint, texts, kind, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        encode(load_encoder("minilm", checkpoint), texts, kind="query", cache=None)
+        vectors(load_encoder("minilm", checkpoint), texts, kind=kind)
 
 
-def test_no_texts_are_an_empty_matrix(checkpoint):
-    got = encode(load_encoder("minilm", checkpoint), [], kind="query", cache=None)
-    assert got.shape == (0, 8)
-
-
-def test_unknown_kinds_and_encoders_are_refused(checkpoint):
-    with pytest.raises(ValueError, match=r"\['query', 'document'\], got 'tool'"):
-        encode(load_encoder("minilm", checkpoint), ["a"], kind="tool", cache=None)
+def test_unknown_encoders_and_checkpoints_that_do_not_fit_are_refused(checkpoint):
     with pytest.raises(ValueError, match=r"one of \[.*'minilm'.*\], got 'bm25'"):
         load_encoder("bm25")
-
-
-def test_a_tokenizer_of_another_model_is_refused(checkpoint):
     path = checkpoint / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.add_tokens(["surplus"])
     tokenizer.save(str(path))
     with pytest.raises(ValueError, match="has 16 tokens and the weights 15"):
-        encode(load_encoder("minilm", checkpoint), ["a"], kind="query", cache=None)
-
-
-def test_weights_with_too_few_positions_are_refused(checkpoint):
+        vectors(load_encoder("minilm", checkpoint), ["a"])
     path = checkpoint / "config.json"
     path.write_text(path.read_text().replace("512", "256"))
     load_encoder("minilm", checkpoint)
@@ -145,12 +123,7 @@ def test_weights_with_too_few_positions_are_refused(checkpoint):
 def test_embed_is_differentiable_in_its_parameters(checkpoint):
     encoder = load_encoder("minilm", checkpoint)
     ids, mask = jnp.array([[2, 7, 8, 3, 0]]), jnp.array([[True, True, True, True, False]])
-    target = jnp.arange(8.0)
-
-    def loss(params):
-        return encoder.embed(params, ids, mask)[0] @ target
-
-    loss = jax.jit(loss)
+    loss = jax.jit(lambda params: encoder.embed(params, ids, mask)[0] @ jnp.arange(8.0))
     gradient = jax.jit(jax.grad(loss))(encoder.params)
     step = jax.tree.map(lambda p, g: p - 1e-3 * g, encoder.params, gradient)
     drop = 1e-3 * sum(float((g**2).sum()) for g in jax.tree.leaves(gradient))
@@ -163,7 +136,7 @@ def test_minilm_gives_the_vectors_that_pytorch_gave():
     except FileNotFoundError as error:
         pytest.skip(str(error))
     texts = ["Book a table for two.", "weather tomorrow"]
-    got = encode(encoder, texts, kind="query", cache=None, progress=False)
+    got = vectors(encoder, texts)
     want = [  # from HuggingFace BertModel: mean over the mask, unit norm
         [0.0932105, -0.0066528, -0.0430455, 0.0281348, -0.1148559],
         [-0.0605877, 0.0615028, 0.1043028, 0.0388736, -0.0052547],
@@ -178,10 +151,7 @@ def test_fewer_layers_are_the_first_ones(deberta):
     )
     assert list(half.params["blocks"]) == ["0"]
     assert len({whole.fingerprint, half.fingerprint}) == 2
-    want, got, less = (
-        encode(encoder, TEXTS, kind="query", cache=None, progress=False)
-        for encoder in (whole, same, half)
-    )
+    want, got, less = map(vectors, (whole, same, half))
     np.testing.assert_array_equal(got, want)
     assert np.abs(less - want).max() > 1e-3
     np.testing.assert_allclose(less, one_by_one(half, TEXTS), atol=1e-5)

@@ -45,21 +45,14 @@ def test_a_text_is_the_hidden_state_of_its_closing_token(folder, whole):
 
 
 def test_queries_have_an_instruction_and_documents_have_none(folder, whole):
-    def written(text):
-        return vectors(folder, [text])[0]
-
-    told = vectors(folder, ["pay"], kind="query", instruction="Find a tool.")[0]
-    np.testing.assert_allclose(told, written("Instruct: Find a tool.\nQuery:pay"), atol=1e-5)
-    own = vectors(folder, ["pay"], kind="query")[0]
-    np.testing.assert_allclose(own, written(f"Instruct: {TASK}\nQuery:pay"), atol=1e-5)
-    bare = vectors(folder, ["pay"], kind="query", instruction="")[0]
-    np.testing.assert_allclose(bare, written("pay"), atol=1e-5)
+    for options, written in (
+        ({"instruction": "Find a tool."}, "Instruct: Find a tool.\nQuery:pay"),
+        ({}, f"Instruct: {TASK}\nQuery:pay"),
+        ({"instruction": ""}, "pay"),
+    ):
+        got = vectors(folder, ["pay"], kind="query", **options)
+        np.testing.assert_allclose(got, vectors(folder, [written]), atol=1e-5)
     np.testing.assert_allclose(vectors(folder, instruction="Find a tool."), whole, atol=1e-6)
-
-
-def test_an_instruction_to_an_encoder_that_takes_none_is_refused():
-    with pytest.raises(ValueError, match="e5_base takes no instruction, got 'Find'"):
-        load_encoder("e5_base", instruction="Find")
 
 
 def test_a_narrower_vector_is_the_first_numbers_of_the_whole_one(folder, whole, tmp_path):
@@ -75,7 +68,9 @@ def test_a_narrower_vector_is_the_first_numbers_of_the_whole_one(folder, whole, 
         load_encoder("qwen3_0_6b", folder, width=17)
 
 
-def test_a_tokenizer_that_closes_no_text_is_refused(folder, tmp_path):
+def test_instructions_and_tokenizers_that_do_not_fit_are_refused(folder, tmp_path):
+    with pytest.raises(ValueError, match="e5_base takes no instruction, got 'Find'"):
+        load_encoder("e5_base", instruction="Find")
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).symlink_to(folder / name)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -124,6 +119,5 @@ def test_half_precision_is_near_and_keeps_a_cache_of_its_own(folder, whole):
 
 def test_tool_embed_is_used_as_what_it_was_made_of():
     ours = ENCODERS["tool_embed_4b"]
-    same = ENCODERS["qwen3_4b"]._replace(name=ours.name, hub_id=ours.hub_id)
-    assert ours == same
+    assert ours == ENCODERS["qwen3_4b"]._replace(name=ours.name, hub_id=ours.hub_id)
     assert ours.pooling == "last"

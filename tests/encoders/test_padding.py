@@ -31,16 +31,13 @@ def test_more_lengths_pad_less():
     assert set(LENGTHS) <= set(FINE)
 
 
-def test_a_text_that_comes_alone_is_not_filled_up():
-    [(rows, ids, mask)] = batches([[1] * 20], batch_tokens=1024)
-    assert rows.tolist() == [0]
-    assert ids.shape == mask.shape == (1, 24)
-
-
 def test_token_numbers_are_padded_at_the_end_to_a_known_length():
     ids, mask = pad([[5, 6, 7], [8], [9, 9]], lengths=(2, 4, 8))
     np.testing.assert_array_equal(ids, [[5, 6, 7, 0], [8, 0, 0, 0], [9, 9, 0, 0]])
     np.testing.assert_array_equal(mask, np.arange(4) < np.array([[3], [1], [2]]))
     assert [padded_length(length) for length in (1, 16, 17, 512)] == [16, 16, 24, 512]
+    [(rows, ids, mask)] = batches([[1] * 20], batch_tokens=1024)
+    assert rows.tolist() == [0]
+    assert ids.shape == mask.shape == (1, 24)  # a text that comes alone is not filled up
     with pytest.raises(ValueError, match="a text has 9 tokens, the limit is 8: cut it"):
         pad([[1] * 9], lengths=(2, 4, 8))

@@ -11,6 +11,7 @@ from scipy import stats
 import jaxret as jr
 from jaxret.evaluation import compare
 from jaxret.retrieval.dense import inner_product
+from tests.problems import unit
 
 # One number of seeds, length and form, so that the runs of each learner share a program.
 simulate = partial(jr.simulate, seeds=4, form="scan")
@@ -21,41 +22,29 @@ def runs():
     """Return runs of three learners on one stream, and a test task with other queries."""
     rng = np.random.default_rng(0)
     labels = rng.integers(12, size=150)
-    usage = rng.normal(size=(12, 8))
-    usage /= np.linalg.norm(usage, axis=1, keepdims=True)
-    theta = usage + 0.7 * rng.normal(size=usage.shape)
-    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
-    queries = usage[labels] + 0.3 * rng.normal(size=(150, 8))
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    usage = unit(rng.normal(size=(12, 8)))
+    theta = unit(usage + 0.7 * rng.normal(size=usage.shape))
+    queries = unit(usage[labels] + 0.3 * rng.normal(size=(150, 8)))
     task = jr.Task.from_arrays(theta, queries, labels, name="twelve")
     train, test = task.split((0.7, 0.3), seed=0)
     learners = jr.frozen(), jr.greedy(tau=0.1, eta=0.05), jr.mapped(tau=0.1, eta=0.02)
     return [simulate(one, train, exposures=3) for one in learners], test
 
 
-def test_the_difference_is_that_of_the_means(runs):
+def test_the_difference_is_that_of_the_means_and_turns_its_sign(runs):
     (frozen, greedy, _), test = runs
-    found = jr.compare(greedy, frozen)
+    found, turned = jr.compare(greedy, frozen), jr.compare(frozen, greedy)
     np.testing.assert_allclose(found.difference, greedy.accuracy.mean - frozen.accuracy.mean)
     assert found.low < found.difference < found.high
+    np.testing.assert_allclose(found.difference, -turned.difference)
+    np.testing.assert_allclose([found.low, found.high], [-turned.high, -turned.low])
+    assert found.p == turned.p
+    assert str(found).startswith("greedy - frozen: accuracy +")
     ranked = jr.compare(greedy, frozen, "ndcg@10", on=test)
     means = [jr.evaluate(run, test)["ndcg@10"].mean for run in (greedy, frozen)]
     np.testing.assert_allclose(ranked.difference, means[0] - means[1], rtol=1e-5)
-
-
-def test_exchanging_two_runs_turns_the_sign(runs):
-    (frozen, greedy, _), _ = runs
-    one, other = jr.compare(greedy, frozen), jr.compare(frozen, greedy)
-    np.testing.assert_allclose(one.difference, -other.difference)
-    np.testing.assert_allclose([one.low, one.high], [-other.high, -other.low])
-    assert one.p == other.p
-    assert str(one).startswith("greedy - frozen: accuracy +")
-
-
-def test_a_run_does_not_differ_from_itself(runs):
-    (_, greedy, _), _ = runs
-    found = jr.compare(greedy, greedy)
-    assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
+    same = jr.compare(greedy, greedy)
+    assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
 
 
 def test_success_is_counted_by_query_where_streams_differ_in_length():
@@ -100,19 +89,15 @@ def test_an_interval_is_as_wide_as_its_confidence_says(confidence):
     np.testing.assert_allclose((found.low + found.high) / 2, values.mean(), atol=0.01)
 
 
-def test_queries_of_one_question_stay_together():
+def test_queries_of_one_question_stay_together_and_seeds_are_resampled_too():
     """Twenty copies of each of twenty values count as twenty values, not as four hundred."""
     values = np.repeat(np.random.default_rng(2).normal(size=20), 20)[None]
     groups = np.repeat(np.arange(20), 20)
     together = compare._resampled(values, groups, 2000, 0).std()
     apart = compare._resampled(values, np.arange(400), 2000, 0).std()
     np.testing.assert_allclose(together / apart, np.sqrt(20), rtol=0.1)
-
-
-def test_the_bootstrap_resamples_seeds_too():
-    """Values differ only between seeds, so the spread is that of the seeds."""
-    values = np.repeat(np.array([[0.0], [1.0], [2.0], [3.0]]), 50, axis=1)
-    drawn = compare._resampled(values, np.arange(50), 4000, 0)
+    by_seed = np.repeat(np.arange(4.0)[:, None], 50, axis=1)  # equal for all queries
+    drawn = compare._resampled(by_seed, np.arange(50), 4000, 0)
     np.testing.assert_allclose(drawn.std(), np.std([0, 1, 2, 3]) / 2, rtol=0.05)
 
 
@@ -152,29 +137,22 @@ def test_retrievers_rows_and_lists_are_compared_with_runs_and_with_each_other(ru
     embeddings = greedy.embeddings()
     found = jr.compare_all([greedy, embeddings], against=retriever, on=test)
     assert [one.name for one in found] == ["greedy", "greedy"]
-    with pytest.raises(ValueError, match=r"accuracy while learning needs two runs; rank queries"):
-        jr.compare(greedy, retriever)
 
 
-def test_runs_of_other_seeds_or_another_order_are_not_paired(runs):
-    """Test other seeds with the same order, and another order with the same seeds."""
+def test_unpaired_runs_and_bad_arguments_are_refused(runs):
+    """Among others, other seeds with the same order, and another order with the same seeds."""
     (frozen, greedy, _), test = runs
     others = [
         replace(frozen, seeds=(4, 5, 6, 7)),
         replace(frozen, order=frozen.order[:, ::-1]),
         replace(frozen, order=frozen.order[::-1]),
+        replace(frozen, order=frozen.order[:, :100]),
         simulate(jr.frozen(), frozen.task, exposures=3, seeds=(4, 5, 6, 7)),
     ]
     for other in others:
         for options in ({}, {"metric": "ndcg@10", "on": test}):
             with pytest.raises(ValueError, match=r"other queries or another order \(seeds \(0, 1,"):
                 jr.compare(greedy, other, **options)
-
-
-def test_unpaired_runs_and_bad_arguments_are_refused(runs):
-    (frozen, greedy, _), test = runs
-    with pytest.raises(ValueError, match="met other queries or another order"):
-        jr.compare(frozen, replace(frozen, order=frozen.order[:, :100]))
     with pytest.raises(ValueError, match="ran on different tasks"):
         jr.compare(frozen, replace(frozen, task=test))
     with pytest.raises(ValueError, match="needs the queries to rank"):
@@ -183,3 +161,5 @@ def test_unpaired_runs_and_bad_arguments_are_refused(runs):
         jr.compare(frozen, greedy, confidence=95)
     with pytest.raises(ValueError, match="one or more beside the one"):
         jr.compare_all([frozen], against=frozen)
+    with pytest.raises(ValueError, match=r"accuracy while learning needs two runs; rank queries"):
+        jr.compare(greedy, inner_product("dense", test.theta))

@@ -11,19 +11,15 @@ def write(folder, text):
     return path
 
 
-def test_a_prompt_is_two_messages_and_its_values_are_put_in_as_they_are(tmp_path):
+def test_a_prompt_is_one_or_two_messages_and_its_values_are_put_in_as_they_are(tmp_path):
     path = write(tmp_path, 'Answer {"a": 1} for $$5.\n---\nThe tool:\n$tool, ${count}s\n')
     sent = load_prompt(path, ("tool", "count")).messages(tool="costs $7 and {x} $count", count="2")
     assert sent == [
         {"role": "system", "content": 'Answer {"a": 1} for $5.'},
         {"role": "user", "content": "The tool:\ncosts $7 and {x} $count, 2s"},
     ]
-
-
-def test_a_prompt_without_a_line_of_dashes_is_the_users(tmp_path):
-    assert load_prompt(write(tmp_path, "hello\n"), ()).messages() == [
-        {"role": "user", "content": "hello"}
-    ]
+    undivided = load_prompt(write(tmp_path, "hello\n"), ())
+    assert undivided.messages() == [{"role": "user", "content": "hello"}]
 
 
 @pytest.mark.parametrize(
@@ -41,13 +37,10 @@ def test_a_file_with_other_holes_than_the_caller_fills_is_refused(tmp_path, text
         load_prompt(write(tmp_path, text), ("tool", "count"))
 
 
-def test_values_must_fill_every_placeholder_and_no_other(tmp_path):
+def test_values_must_fill_every_placeholder_and_no_other_and_missing_files_are_named(tmp_path):
     prompt = load_prompt(write(tmp_path, "$tool $count"), ("tool", "count"))
     with pytest.raises(ValueError, match=r"lack the placeholders \['count'\] .* unknown \['n'\]"):
         prompt.messages(tool="a", n="b")
-
-
-def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.txt does not exist"):
         load_prompt(tmp_path / "none.txt", ())
 

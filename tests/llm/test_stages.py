@@ -8,11 +8,6 @@ from jaxret.llm import Chat, Endpoint, OutOfReach, Price, Stage, Wrong, ask_chec
 from tests.fake_llm import Reply, serving
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
-
-
 def even(text):
     if not text.isdigit():
         raise Wrong("not_json", "it is no number")
@@ -21,11 +16,11 @@ def even(text):
     return int(text)
 
 
-def ask(server, n, cache=None, *, attempts=3, **settings):
+def ask(server, n, cache=None, *, first=0, **settings):
     settings = {"retries": 0, "timeout": 60.0, "attempts": 1} | settings
     chat = Chat(Endpoint(model="m", base_url=server.url, **settings), cache)
-    questions = [[{"role": "user", "content": f"number {i}"}] for i in range(n)]
-    return chat, ask_checked(Stage(chat), questions, [even] * n, attempts=attempts, title="asking")
+    questions = [[{"role": "user", "content": f"number {first + i}"}] for i in range(n)]
+    return chat, ask_checked(Stage(chat), questions, [even] * n, attempts=3, title="asking")
 
 
 def number(messages):
@@ -86,13 +81,7 @@ def test_an_endpoint_without_answers_stops_the_run_and_earlier_answers_are_kept(
     with serving(lambda messages, i: Reply("2") if number(messages) < 2 else down) as server:
         ask(server, 2, tmp_path)
         with pytest.raises(OutOfReach, match=r"m answered none of 2 questions \(asking\).*500"):
-            ask_checked(
-                Stage(Chat(Endpoint(model="m", base_url=server.url, retries=0), tmp_path)),
-                [[{"role": "user", "content": f"number {i}"}] for i in (2, 3)],
-                [even] * 2,
-                attempts=3,
-                title="asking",
-            )
+            ask(server, 2, tmp_path, first=2)
     assert len([json.loads(path.read_text()) for path in tmp_path.glob("*.json")]) == 2
 
 

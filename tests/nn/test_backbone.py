@@ -10,6 +10,7 @@ import pytest
 
 from jaxret.nn.backbone import read_backbone, shallow
 from jaxret.nn.layers import Compute
+from tests.nn.by_hand import exact, norm
 from tests.tiny import BACKBONES, DECODER, method, weights
 
 EVERY = BACKBONES | {"qwen3": DECODER}
@@ -23,6 +24,19 @@ COUNTED = RNG.standard_normal((3, 9, 12)).astype(np.float32) * MASK[..., None]
 @pytest.fixture(params=EVERY)
 def backbone(request):
     return EVERY[request.param]
+
+
+@pytest.mark.parametrize("name", ["bert", "deberta"])
+def test_parameters_are_plain_dicts_and_the_shapes_are_those_of_init(name):
+    backbone = EVERY[name]
+    network = backbone._replace(config=replace(backbone.config, layers=1)).network()
+    fresh = jax.jit(network.init)(jax.random.key(0))
+    described = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), fresh)
+    assert described == network.shapes()
+    paths, _ = jax.tree.flatten_with_path(fresh)
+    assert all(isinstance(step.key, str) for path, _ in paths for step in path)
+    if name == "deberta":
+        np.testing.assert_allclose(np.std(fresh["relative"]["embedding"]), 0.02, rtol=0.2)
 
 
 def test_a_text_is_its_tokens_embedded_in_order_and_run(backbone):
@@ -44,13 +58,10 @@ def test_bert_gives_what_is_injected_a_type_and_a_place():
     params = weights(backbone.network().shapes())
     vectors = RNG.standard_normal((2, 3, 12)).astype(np.float32)
     at = np.array([[4, 4, 0], [7, 1, 2]])
-    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+    p = exact(params)
 
     def by_hand(x):
-        x = x + p["token_type"]["embedding"][0]
-        centred = x - x.mean(-1, keepdims=True)
-        unit = centred / np.sqrt((centred**2).mean(-1, keepdims=True))
-        return unit * p["norm"]["scale"] + p["norm"]["bias"]
+        return norm(x + p["token_type"]["embedding"][0], p["norm"], epsilon=0)
 
     inject = method(backbone, lambda b, vectors, at: b.inject(vectors, at))
     placed = by_hand(vectors + p["position"]["embedding"][at])
@@ -64,7 +75,8 @@ def test_backbones_without_position_embeddings_inject_vectors_unchanged(name):
     params = weights(backbone.network().shapes())
     vectors = RNG.standard_normal((2, 3, 12)).astype(np.float32)
     inject = method(backbone, lambda b, vectors, at: b.inject(vectors, at))
-    np.testing.assert_array_equal(inject(params, vectors, np.array([[1, 2, 3]])), vectors)
+    for at in (np.array([[1, 2, 3]]), None):
+        np.testing.assert_array_equal(inject(params, vectors, at), vectors)
 
 
 def slope(backbone, compute):
@@ -101,6 +113,9 @@ def test_blocks_that_are_computed_again_have_the_same_gradients(backbone):
     want = kept(params, jax.random.key(0))
     assert distance(again(params, jax.random.key(0)), want) < 1e-5
     assert distance(kept(params, jax.random.key(1)), want) > 0.01
+    programs = [str(jax.make_jaxpr(each)(params, jax.random.key(0))) for each in (kept, again)]
+    activation = "= logistic " if backbone is DECODER else "= erf "
+    assert [program.count(activation) for program in programs] == [1, 2]
 
 
 def test_without_a_key_dropout_is_no_part_of_the_program(backbone):

@@ -1,7 +1,5 @@
 """The classification head of a backbone, computed by hand from the backbone's hidden states."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,16 +7,13 @@ import pytest
 
 from jaxret.nn.classifier import classifier
 from jaxret.nn.layers import Compute
+from tests.nn.by_hand import exact, gelu, linear
 from tests.tiny import BACKBONES, NAMES, weights
 
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(4, 24, (3, 9)).astype(np.int32)
 MASK = np.arange(9) < np.array([[9], [4], [1]])
-ACTIVATION = {
-    "bert": np.tanh,
-    "mpnet": np.tanh,
-    "deberta": lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))),
-}
+ACTIVATION = {"bert": np.tanh, "mpnet": np.tanh, "deberta": gelu}
 
 
 @pytest.mark.parametrize("pool", ["context", "mean"])
@@ -29,18 +24,15 @@ def test_logits_are_a_linear_map_of_the_pooled_hidden_states(name, pool):
     params = weights(network.shapes())
     hidden = jax.jit(backbone.network().apply)(params["backbone"], IDS, MASK)
     hidden = np.asarray(hidden, np.float64)
-
-    def linear(x, part):
-        return x @ np.asarray(part["kernel"], np.float64) + np.asarray(part["bias"])
-
+    exact_params = exact(params)
     if pool == "mean":
         assert "dense" not in params
         pooled = np.stack([row[mask].mean(axis=0) for row, mask in zip(hidden, MASK, strict=True)])
     else:
-        pooled = ACTIVATION[name](linear(hidden[:, 0], params["dense"]))
+        pooled = ACTIVATION[name](linear(hidden[:, 0], exact_params["dense"]))
     got = jax.jit(network.apply)(params, IDS, MASK)
     assert got.shape == (3, 5)
-    np.testing.assert_allclose(got, linear(pooled, params["head"]), atol=1e-5)
+    np.testing.assert_allclose(got, linear(pooled, exact_params["head"]), atol=1e-5)
 
 
 def test_logits_are_float32_and_dropout_needs_a_key():
@@ -48,11 +40,10 @@ def test_logits_are_float32_and_dropout_needs_a_key():
     plain = classifier(backbone, 5, compute=Compute(dtype="bfloat16"))
     dropping = classifier(backbone, 5, compute=Compute(dtype="bfloat16", dropout=0.5))
     assert jax.eval_shape(plain.apply, plain.shapes(), IDS, MASK).dtype == jnp.float32
-    programs = [
-        str(jax.make_jaxpr(network.apply)(plain.shapes(), IDS, MASK))
-        for network in (plain, dropping)
-    ]
-    assert programs[0] == programs[1]
+    one, other = (
+        jax.make_jaxpr(network.apply)(plain.shapes(), IDS, MASK) for network in (plain, dropping)
+    )
+    assert str(one) == str(other)
 
 
 def test_dropout_reaches_the_pooled_vector():

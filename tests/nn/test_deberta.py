@@ -7,62 +7,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
-from jaxret.nn.deberta import Deberta, DebertaConfig, distance_rows
-from jaxret.nn.functional import functionalize
+from jaxret.nn.backbone import Backbone
+from jaxret.nn.deberta import KEYS, Deberta, DebertaConfig, distance_rows
 from jaxret.nn.layers import Compute
-from tests.nn.published import DEBERTA
-from tests.nn.test_deberta_config import JSON
+from tests.nn import published
+from tests.nn.by_hand import assert_equal, block, exact, linear, norm
+from tests.nn.config_files import DEBERTA
+from tests.tiny import method, weights
 
-CONFIG = DebertaConfig.from_json(JSON)
+CONFIG = DebertaConfig.from_json(DEBERTA)
 SHALLOW = replace(CONFIG, layers=1)
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 50, (4, 15)).astype(np.int32)
 MASK = np.arange(15) < np.array([[15], [3], [1], [9]])
-MASK3 = MASK[..., None]
 NETWORK = Deberta.functions(CONFIG)
-
-
-def method(call):
-    """Convert a method of the encoder to a pure function of the parameters."""
-
-    class Called(nnx.Module):
-        def __init__(self, rngs):
-            self.encoder = Deberta(CONFIG, Compute(), rngs=rngs)
-
-        def __call__(self, *args):
-            return call(self.encoder, *args)
-
-    apply = functionalize(Called).apply
-    return jax.jit(lambda params, *args: apply({"encoder": params}, *args))
-
-
-POSITIONED = method(lambda e, ids, mask, at: e.run(e.embed(ids, at), mask, at))
+APPLY = jax.jit(NETWORK.apply)
+BACKBONE = Backbone(CONFIG, Deberta, KEYS, "deberta.")
+ORDER = np.broadcast_to(np.arange(15, dtype=np.int32), IDS.shape)
+POSITIONED = method(BACKBONE, lambda net, ids, mask, at: net.run(net.embed(ids, at), mask, at))
 
 
 @pytest.fixture(scope="module")
 def params():
-    """Make random weights, so that every bias and scale matters."""
-
-    def draw(leaf):
-        return (0.4 * RNG.standard_normal(leaf.shape)).astype(leaf.dtype)
-
-    return jax.tree.map(draw, NETWORK.shapes())
-
-
-@pytest.fixture(scope="module")
-def shallow_params(params):
-    return params | {"blocks": {"0": params["blocks"]["0"]}}
-
-
-@pytest.fixture(scope="module")
-def apply():
-    return jax.jit(NETWORK.apply)
-
-
-def assert_trees_close(a, b):
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4, rtol=1e-4), a, b)
+    return weights(NETWORK.shapes())
 
 
 def bucket(distance, buckets, farthest):
@@ -79,51 +47,39 @@ def row(distance, buckets, farthest):
 
 
 def forward_by_hand(params, ids):
-    """Compute DeBERTa for one text without padding, in float64, one pair of tokens at a time."""
-    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-    erf = np.vectorize(math.erf)
-
-    def linear(x, weights):
-        return x @ weights["kernel"] + weights["bias"]
-
-    def norm(x, weights):
-        centred = x - x.mean(-1, keepdims=True)
-        deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-7)
-        return centred / deviation * weights["scale"] + weights["bias"]
-
-    x = norm(p["word"]["embedding"][ids], p["norm"])
-    r = norm(p["relative"]["embedding"], p["relative_norm"])
-    for layer in range(2):
-        block = p["blocks"][str(layer)]
-        q, k, v = (linear(x, block[name]) for name in ("query", "key", "value"))
-        q_r, k_r = linear(r, block["query"]), linear(r, block["key"])
-        mixed = np.zeros_like(x)
-        for head in range(3):
-            c = slice(4 * head, 4 * head + 4)
-            for i in range(len(ids)):
-                rows = [row(i - j, 6, 12) for j in range(len(ids))]
-                scores = [
-                    (q[i, c] @ k[j, c] + q[i, c] @ k_r[at, c] + k[j, c] @ q_r[at, c]) / 12**0.5
-                    for j, at in enumerate(rows)
-                ]
-                weights = np.exp(np.array(scores) - max(scores))
-                mixed[i, c] = weights / weights.sum() @ v[:, c]
-        x = norm(x + linear(mixed, block["out"]), block["attention_norm"])
-        up = linear(x, block["up"])
-        up = up * 0.5 * (1 + erf(up / math.sqrt(2)))
-        x = norm(x + linear(up, block["down"]), block["mlp_norm"])
+    p = exact(params)
+    x = norm(p["word"]["embedding"][ids], p["norm"], 1e-7)
+    r = norm(p["relative"]["embedding"], p["relative_norm"], 1e-7)
+    places = range(len(ids))
+    rows = np.array([[row(i - j, 6, 12) for j in places] for i in places])
+    for layer in "01":
+        x = block(x, p["blocks"][layer], 1e-7, disentangled(p["blocks"][layer], r, rows))
     return x
 
 
-def test_hidden_states_equal_a_forward_pass_by_hand_and_ignore_padding(params, apply):
-    got = apply(params, IDS, MASK)
-    for text, length in enumerate(MASK.sum(1)):
-        want = forward_by_hand(params, IDS[text, :length])
-        np.testing.assert_allclose(got[text, :length], want, atol=1e-5)
+def disentangled(weights, r, rows):
+    """Return the logits of contents, of contents and places, and of places and contents."""
+    q_r, k_r = (
+        linear(r, weights[name])[rows].reshape(*rows.shape, 3, 4) for name in ("query", "key")
+    )
+
+    def logits(head, q, k):
+        to_place = np.einsum("ic,ijc->ij", q, k_r[:, :, head])
+        from_place = np.einsum("jc,ijc->ij", k, q_r[:, :, head])
+        return (q @ k.T + to_place + from_place) / 12**0.5
+
+    return logits
+
+
+def test_hidden_states_equal_a_forward_pass_by_hand_and_ignore_padding(params):
+    got = APPLY(params, IDS, MASK)
+    assert_equal(got, MASK, lambda text: forward_by_hand(params, IDS[text, MASK[text]]))
+    other = np.where(MASK, IDS, (IDS + 7) % 50)
+    np.testing.assert_array_equal(got[MASK], APPLY(params, other, MASK)[MASK])
 
 
 def test_published_distances_fall_into_their_published_buckets():
-    rows = distance_rows(DEBERTA["base"])
+    rows = distance_rows(published.DEBERTA["base"])
     assert rows.shape == (1025,)
     assert rows.dtype == np.int32
     buckets = {0: 0, 1: 1, 128: 128, 130: 130, 200: 169, 256: 192, 400: 233, 511: 255}
@@ -136,47 +92,28 @@ def test_published_distances_fall_into_their_published_buckets():
 
 @pytest.mark.parametrize(("buckets", "farthest"), [(256, 512), (6, 12), (32, 100), (2, 9)])
 def test_rows_equal_those_of_a_logarithm_at_a_time(buckets, farthest):
-    config = DebertaConfig.from_json(
-        JSON | {"position_buckets": buckets, "max_relative_positions": farthest}
-    )
+    sizes = {"position_buckets": buckets, "max_relative_positions": farthest}
+    config = DebertaConfig.from_json(DEBERTA | sizes)
     want = [row(distance, buckets, farthest) for distance in range(-farthest, farthest + 1)]
     np.testing.assert_array_equal(distance_rows(config), want)
     for beyond in (farthest + 1, 3 * farthest):
-        assert (row(-beyond, buckets, farthest), row(beyond, buckets, farthest)) == (
-            want[0],
-            want[-1],
-        )
+        assert row(-beyond, buckets, farthest) == want[0]
+        assert row(beyond, buckets, farthest) == want[-1]
 
 
-def test_every_parameter_changes_the_hidden_states(params, apply):
-    base = np.asarray(apply(params, IDS, MASK))[MASK]
-    leaves, tree = jax.tree.flatten(params)
-    for number, (path, leaf) in enumerate(jax.tree.leaves_with_path(params)):
-        noise = 0.5 * RNG.standard_normal(leaf.shape).astype(np.float32)
-        changed = jax.tree.unflatten(tree, [*leaves[:number], leaf + noise, *leaves[number + 1 :]])
-        moved = np.abs(np.asarray(apply(changed, IDS, MASK))[MASK] - base).max()
-        assert moved > 1e-3, jax.tree_util.keystr(path)
-
-
-def test_tokens_of_the_padding_change_nothing(params, apply):
-    other = np.where(MASK, IDS, (IDS + 7) % 50)
-    np.testing.assert_array_equal(apply(params, IDS, MASK)[MASK], apply(params, other, MASK)[MASK])
-
-
-def test_explicit_positions_in_order_equal_none_and_only_differences_matter(params, apply):
-    want = apply(params, IDS, MASK)[MASK]
-    order = np.broadcast_to(np.arange(15, dtype=np.int32), IDS.shape)
+def test_explicit_positions_in_order_equal_none_and_only_differences_matter(params):
+    want = APPLY(params, IDS, MASK)[MASK]
     shifts = np.array([[0], [7], [-40], [100_000]], np.int32)
-    for positions in (order, order + shifts):
+    for positions in (ORDER, ORDER + shifts):
         got = POSITIONED(params, IDS, MASK, positions)[MASK]
         np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-def test_tokens_permuted_with_their_positions_give_permuted_hidden_states(params, apply):
+def test_tokens_permuted_with_their_positions_give_permuted_hidden_states(params):
     permutations = np.stack([RNG.permutation(15) for _ in range(4)])
     moved = np.take_along_axis(IDS, permutations, 1), np.take_along_axis(MASK, permutations, 1)
     got = POSITIONED(params, *moved, permutations.astype(np.int32))
-    want = np.take_along_axis(np.asarray(apply(params, IDS, MASK)), permutations[..., None], 1)
+    want = np.take_along_axis(np.asarray(APPLY(params, IDS, MASK)), permutations[..., None], 1)
     np.testing.assert_allclose(got[moved[1]], want[moved[1]], atol=1e-5)
 
 
@@ -191,75 +128,46 @@ def test_tokens_may_share_a_position(params):
 
 
 def test_positions_farther_apart_than_the_sequence_is_long_give_nan(params):
-    positions = np.broadcast_to(np.arange(15, dtype=np.int32), IDS.shape)
-    at_the_end = positions + (positions == 14)
+    at_the_end = ORDER + (ORDER == 14)
     assert np.isfinite(POSITIONED(params, IDS, MASK, at_the_end)[0]).all()
-    assert np.isnan(POSITIONED(params, IDS, MASK, at_the_end + (positions == 14))[0]).all()
+    assert np.isnan(POSITIONED(params, IDS, MASK, at_the_end + (ORDER == 14))[0]).all()
 
 
 def test_gradients_are_the_same_by_explicit_positions(params):
-    weights = RNG.standard_normal((4, 15, 12)).astype(np.float32) * MASK3
-    order = np.broadcast_to(np.arange(15, dtype=np.int32), IDS.shape)
+    counted = RNG.standard_normal((4, 15, 12)).astype(np.float32) * MASK[..., None]
 
     @jax.jit
     def gradients(params):
-        none = jax.grad(lambda p: (NETWORK.apply(p, IDS, MASK) * weights).sum())(params)
-        return none, jax.grad(lambda p: (POSITIONED(p, IDS, MASK, order) * weights).sum())(params)
+        none = jax.grad(lambda p: (NETWORK.apply(p, IDS, MASK) * counted).sum())(params)
+        return none, jax.grad(lambda p: (POSITIONED(p, IDS, MASK, ORDER) * counted).sum())(params)
 
-    assert_trees_close(*gradients(params))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4), *gradients(params)
+    )
 
 
-def test_a_text_may_be_longer_than_the_last_distance(params, apply):
+def test_a_text_may_be_longer_than_the_last_distance(params):
     ids = RNG.integers(0, 50, (1, 40)).astype(np.int32)
-    got = apply(params, ids, np.ones((1, 40), bool))
+    got = APPLY(params, ids, np.ones((1, 40), bool))
     np.testing.assert_allclose(got[0], forward_by_hand(params, ids[0]), atol=1e-5)
 
 
-def test_injected_vectors_enter_as_they_are(params):
-    vectors = RNG.standard_normal((2, 3, 12)).astype(np.float32)
-    inject = method(lambda encoder, vectors: encoder.inject(vectors, None))
-    np.testing.assert_array_equal(inject(params, vectors), vectors)
-
-
-def test_bfloat16_is_near_float32(params, apply):
+def test_bfloat16_is_near_float32(params):
     got = jax.jit(Deberta.functions(CONFIG, Compute(dtype="bfloat16")).apply)(params, IDS, MASK)
     assert got.dtype == jnp.float32
-    want = apply(params, IDS, MASK)
+    want = APPLY(params, IDS, MASK)
     distance = np.abs(np.asarray(got - want)[MASK])
     assert 0 < distance.mean() < 0.02 * np.abs(np.asarray(want)[MASK]).mean()
 
 
-@pytest.mark.slow
-def test_remat_computes_each_block_twice_and_changes_no_gradient(shallow_params):
-    key = jax.random.key(5)
-
-    def gradient(remat):
-        network = Deberta.functions(SHALLOW, Compute(remat=remat, dropout=0.2))
-        return jax.grad(lambda p: ((network.apply(p, IDS, MASK, key=key) * MASK3) ** 3).sum())
-
-    kept, again = gradient(remat=False), gradient(remat=True)
-    gelus = [str(jax.make_jaxpr(f)(shallow_params)).count("= erf ") for f in (kept, again)]
-    assert gelus == [1, 2]
-    assert_trees_close(*jax.jit(lambda p: (kept(p), again(p)))(shallow_params))
-
-
-def test_dropout_needs_a_key_and_differs_between_keys(shallow_params):
+def test_dropout_needs_a_key_and_differs_between_keys(params):
+    shallow = params | {"blocks": {"0": params["blocks"]["0"]}}
     dropping = jax.jit(Deberta.functions(SHALLOW, Compute(dropout=0.2)).apply)
-    want = jax.jit(Deberta.functions(SHALLOW).apply)(shallow_params, IDS, MASK)[MASK]
-    np.testing.assert_array_equal(dropping(shallow_params, IDS, MASK)[MASK], want)
+    want = jax.jit(Deberta.functions(SHALLOW).apply)(shallow, IDS, MASK)[MASK]
+    np.testing.assert_array_equal(dropping(shallow, IDS, MASK)[MASK], want)
     first, again, second = (
-        dropping(shallow_params, IDS, MASK, key=jax.random.key(seed))[MASK] for seed in (0, 0, 1)
+        dropping(shallow, IDS, MASK, key=jax.random.key(seed))[MASK] for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - want).mean() > 0.01
     assert np.abs(first - second).mean() > 0.01
-
-
-def test_parameters_are_plain_dicts_and_the_shapes_are_those_of_init():
-    network = Deberta.functions(SHALLOW)
-    fresh = jax.jit(network.init)(jax.random.key(0))
-    described = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), fresh)
-    assert described == network.shapes()
-    paths, _ = jax.tree.flatten_with_path(fresh)
-    assert all(isinstance(step.key, str) for path, _ in paths for step in path)
-    np.testing.assert_allclose(np.std(fresh["relative"]["embedding"]), 0.02, rtol=0.2)

@@ -10,6 +10,7 @@ from jaxret.nn import lora
 from jaxret.nn.bert import Bert, BertConfig
 from jaxret.nn.functional import functionalize
 from jaxret.nn.layers import Compute, linear
+from tests.tiny import weights
 
 CONFIG = BertConfig.from_json(
     {
@@ -34,11 +35,11 @@ def params():
     return jax.jit(NETWORK.init)(jax.random.key(0))
 
 
-def trained(key, params):
+@pytest.fixture(scope="module")
+def trained(params):
     """Make an adapter whose two factors are both random."""
-    adapter = jax.eval_shape(lambda key: lora.init(key, params, ATTENTION, rank=3), key)
-    rng = np.random.default_rng(1)
-    return jax.tree.map(lambda leaf: np.float32(rng.normal(size=leaf.shape)), adapter)
+    adapter = jax.eval_shape(lambda: lora.init(jax.random.key(0), params, ATTENTION, rank=3))
+    return weights(adapter, scale=1.0)
 
 
 def by_path(tree):
@@ -67,12 +68,11 @@ def test_the_first_factor_has_the_variance_of_its_inputs():
     assert abs(np.corrcoef(rows["wide"], rows["narrow"])[0, 1]) < 0.1  # keys differ
 
 
-def test_a_merge_adds_the_scaled_product_to_the_chosen_matrices_alone(params):
-    adapter = trained(jax.random.key(1), params)
-    merged = by_path(jax.jit(lambda p, a: lora.merge(p, a, alpha=12))(params, adapter))
+def test_a_merge_adds_the_scaled_product_to_the_chosen_matrices_alone(params, trained):
+    merged = by_path(jax.jit(lambda p, a: lora.merge(p, a, alpha=12))(params, trained))
     for path, leaf in by_path(params).items():
         if path in ADAPTED:
-            a, b = (np.asarray(adapter[path][side], np.float64) for side in "ab")
+            a, b = (np.asarray(trained[path][side], np.float64) for side in "ab")
             np.testing.assert_allclose(merged[path], leaf + 12 / 3 * a @ b, rtol=1e-5, atol=1e-5)
         else:
             np.testing.assert_array_equal(merged[path], leaf)
@@ -96,9 +96,8 @@ def test_a_gradient_is_the_adapters_and_learns_without_touching_the_parameters(p
     assert loss(moved)[0] < before
 
 
-def test_adapters_map_over_one_set_of_parameters(params):
-    several = [trained(jax.random.key(i), params) for i in range(2)]
-    several[1] = jax.tree.map(lambda leaf: -2 * leaf, several[1])
+def test_adapters_map_over_one_set_of_parameters(params, trained):
+    several = [trained, jax.tree.map(lambda leaf: -2 * leaf, trained)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *several)
 
     @jax.jit
@@ -118,26 +117,21 @@ def test_any_tree_and_its_dtypes_are_kept():
         "0/w": jnp.bfloat16,
         "1/0": jnp.float32,
     }
-    merged = lora.merge(params, adapter, alpha=1)
-    assert jax.tree.map(lambda x: (x.shape, x.dtype), merged) == jax.tree.map(
-        lambda x: (x.shape, x.dtype), params
-    )
+    shapes = jax.eval_shape(lambda: params)
+    assert jax.eval_shape(lambda: lora.merge(params, adapter, alpha=1)) == shapes
 
 
-def test_patterns_that_choose_no_matrices_are_refused(params):
-    key = jax.random.key(0)
-    with pytest.raises(ValueError, match=r"no parameter's path matches 'kernel'; there are .*norm"):
-        lora.init(key, params, "kernel", rank=2)
-    with pytest.raises(ValueError, match=r"only matrices, .*'blocks/0/query/bias': \(8,\)"):
-        lora.init(key, params, ".*/query/.*", rank=2)
-    with pytest.raises(ValueError, match="rank must be >= 1, got 0"):
-        lora.init(key, params, ATTENTION, rank=0)
-
-
-def test_an_adapter_of_another_network_is_refused(params):
-    adapter = lora.init(jax.random.key(0), {"other": {"kernel": jnp.ones((2, 2))}}, ".*", rank=1)
-    with pytest.raises(ValueError, match="for other parameters: there are no other/kernel"):
-        lora.merge(params, adapter, alpha=1)
+@pytest.mark.parametrize(
+    ("pattern", "rank", "message"),
+    [
+        ("kernel", 2, r"no parameter's path matches 'kernel'; there are .*norm"),
+        (".*/query/.*", 2, r"only matrices, .*'blocks/0/query/bias': \(8,\)"),
+        (ATTENTION, 0, "rank must be >= 1, got 0"),
+    ],
+)
+def test_patterns_and_ranks_that_make_no_adapter_are_refused(params, pattern, rank, message):
+    with pytest.raises(ValueError, match=message):
+        lora.init(jax.random.key(0), params, pattern, rank=rank)
 
 
 def one_layer():
@@ -153,12 +147,11 @@ def one_layer():
     return functionalize(OneLayer)
 
 
-def test_a_branch_equals_the_merged_matrix(params):
-    adapter = trained(jax.random.key(1), params)
+def test_a_branch_equals_the_merged_matrix(params, trained):
     beside = jax.jit(lora.branched(NETWORK, alpha=16, rate=0.5))
-    want = jax.jit(NETWORK.apply)(lora.merge(params, adapter, alpha=16), IDS, MASK)
-    np.testing.assert_allclose(beside((adapter, params), IDS, MASK), want, atol=1e-5)
-    dropped = beside((adapter, params), IDS, MASK, key=jax.random.key(0))
+    want = jax.jit(NETWORK.apply)(lora.merge(params, trained, alpha=16), IDS, MASK)
+    np.testing.assert_allclose(beside((trained, params), IDS, MASK), want, atol=1e-5)
+    dropped = beside((trained, params), IDS, MASK, key=jax.random.key(0))
     assert np.abs(dropped - want).max() > 0.1
 
 
@@ -167,30 +160,12 @@ def test_every_entry_is_dropped_independently():
     adapter = {"layer/kernel": {"a": jnp.eye(6), "b": jnp.eye(6)}}  # the branch is the identity
     params = {"layer": {"kernel": jnp.full((6, 6), 0.5)}}
     apply = lora.branched(one_layer(), alpha=12, rate=rate)
-    got = jax.jit(apply)((adapter, params), x, key=jax.random.key(3)) - 0.5 * x.sum(
-        axis=1, keepdims=True
-    )
+    got = jax.jit(apply)((adapter, params), x, key=jax.random.key(3))
+    got -= 0.5 * x.sum(axis=1, keepdims=True)
     kept = np.abs(got) > 1e-4
     np.testing.assert_allclose(got, np.where(kept, 12 / 6 * x / (1 - rate), 0), atol=1e-5)
     np.testing.assert_allclose(kept.mean(axis=0), 1 - rate, atol=0.08)  # over 500 tokens
-    assert (
-        len({tuple(row) for row in kept.tolist()}) > 30
-    )  # of 64: inputs are dropped independently
-
-
-def test_over_many_draws_dropout_changes_nothing_on_average():
-    params = {"layer": {"kernel": jax.random.normal(jax.random.key(0), (6, 6))}}
-    adapter = lora.init(jax.random.key(1), params, ".*", rank=2)
-    adapter["layer/kernel"]["b"] = jax.random.normal(jax.random.key(2), (2, 6))
-    x = jax.random.normal(jax.random.key(3), (3, 6))
-    apply = lora.branched(one_layer(), alpha=4, rate=0.1)
-    draws = jax.jit(jax.vmap(lambda key: apply((adapter, params), x, key=key)))(
-        jax.random.split(jax.random.key(4), 4000)
-    )
-    want = x @ lora.merge(params, adapter, alpha=4)["layer"]["kernel"]
-    error = np.abs(draws.mean(axis=0) - want) / (draws.std(axis=0) / np.sqrt(len(draws)))
-    assert error.max() < 4.5  # in standard errors
-    assert draws.std(axis=0).min() > 0.01
+    assert len(np.unique(kept, axis=0)) > 30  # of 64: inputs are dropped independently
 
 
 def test_layers_drop_different_inputs():
@@ -204,29 +179,27 @@ def test_layers_drop_different_inputs():
     eye = {"a": jnp.eye(40), "b": jnp.eye(40)}
     params = {name: {"kernel": jnp.zeros((40, 40))} for name in ("one", "two")}
     apply = lora.branched(functionalize(Two), alpha=40, rate=0.5)
-    one, two = jax.jit(apply)(
-        ({f"{name}/kernel": eye for name in params}, params),
-        jnp.ones((1, 40)),
-        key=jax.random.key(0),
-    )
+    adapter = {f"{name}/kernel": eye for name in params}
+    one, two = jax.jit(apply)((adapter, params), jnp.ones((1, 40)), key=jax.random.key(0))
     assert 5 < (one != two).sum() < 35
 
 
 @pytest.mark.slow
-def test_recomputing_blocks_draws_the_same_dropout(params):
-    adapter = trained(jax.random.key(1), params)
-
+def test_recomputing_blocks_draws_the_same_dropout(params, trained):
     def loss(adapter, remat):
         apply = lora.branched(Bert.functions(CONFIG, Compute(remat=remat)), alpha=2, rate=0.3)
         return (apply((adapter, params), IDS, MASK, key=jax.random.key(5)) ** 2).mean()
 
-    kept, again = (jax.jit(jax.value_and_grad(loss), static_argnums=1)(adapter, r) for r in (0, 1))
+    kept, again = (jax.jit(jax.value_and_grad(loss), static_argnums=1)(trained, r) for r in (0, 1))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), kept, again)
 
 
-def test_only_linear_layers_can_have_a_branch(params):
-    adapter = lora.init(jax.random.key(0), params, "word/embedding", rank=1)
+def test_what_fits_no_network_is_refused(params):
+    other = lora.init(jax.random.key(0), {"other": {"kernel": jnp.ones((2, 2))}}, ".*", rank=1)
+    with pytest.raises(ValueError, match="for other parameters: there are no other/kernel"):
+        lora.merge(params, other, alpha=1)
+    words = lora.init(jax.random.key(0), params, "word/embedding", rank=1)
     with pytest.raises(ValueError, match="no matrices of linear layers: word/embedding"):
-        lora.branched(NETWORK, alpha=1)((adapter, params), IDS, MASK)
+        lora.branched(NETWORK, alpha=1)((words, params), IDS, MASK)
     with pytest.raises(ValueError, match=r"rate must be in \[0, 1\), got 1"):
         lora.branched(NETWORK, alpha=1, rate=1)

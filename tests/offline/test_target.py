@@ -35,12 +35,14 @@ def test_probabilities_and_scores_are_those_of_the_state(k):
     np.testing.assert_allclose(found.scores(slice(0, 300)), expected, atol=1e-6)
 
 
-def test_a_snapshot_serves_from_its_state():
+def test_a_snapshot_serves_from_its_state_and_absent_tools_are_not_shown():
     learner = jr.orag(tau=0.2)
     moved = TASK.with_theta(np.roll(TASK.theta, 1, axis=0))
-    state = learner.init(moved.theta)
-    found = target(log_of(theta=TASK.theta), jr.Snapshot(learner, state))
+    found = target(log_of(theta=TASK.theta), jr.Snapshot(learner, learner.init(moved.theta)))
     np.testing.assert_allclose(found.probabilities(slice(0, 300)), softmax(moved, 0.2), rtol=2e-5)
+    here = np.arange(12) % 3 > 0
+    found = target(log_of(theta=TASK.theta, available=here), learner)
+    assert (found.probabilities(slice(0, 9))[:, ~here] == 0).all()
 
 
 def test_the_prior_of_each_round_is_read():
@@ -56,35 +58,22 @@ def test_the_prior_of_each_round_is_read():
     np.testing.assert_allclose(found.scores(slice(0, 300)), expected, atol=1e-5)
 
 
-def test_more_prior_scores_than_the_learner_reads_are_refused():
-    log = log_of(theta=TASK.theta, prior=sparse_prior(np.ones((300, 12))))
-    with pytest.raises(ValueError, match="the log has up to 12 prior scores per query, and"):
-        target(log, jr.with_lexical(jr.orag(tau=0.2), width=5))
-
-
-def test_tools_that_are_not_there_are_not_shown():
-    here = np.arange(12) % 3 > 0
-    found = target(log_of(theta=TASK.theta, available=here), jr.orag(tau=0.2))
-    assert (found.probabilities(slice(0, 9))[:, ~here] == 0).all()
-
-
 def test_policies_without_probabilities_or_rows_are_refused():
     log = log_of(theta=TASK.theta)
+    rows = np.full((300, 12), 1 / 12)
+    np.testing.assert_array_equal(target(log, rows).probabilities(slice(3, 5)), rows[3:5])
+    assert target(log, rows).scores is None
     with pytest.raises(ValueError, match="'greedy' does not give the probability of each tool"):
         target(log, jr.greedy(k=2))
     with pytest.raises(ValueError, match="'orag' has no rows to begin from: read the log with its"):
         target(log_of(), jr.orag())
-    rows = np.full((300, 12), 1 / 12)
-    np.testing.assert_array_equal(target(log, rows).probabilities(slice(3, 5)), rows[3:5])
-    assert target(log, rows).scores is None
+    prior = log_of(theta=TASK.theta, prior=sparse_prior(np.ones((300, 12))))
+    with pytest.raises(ValueError, match="the log has up to 12 prior scores per query, and"):
+        target(prior, jr.with_lexical(jr.orag(tau=0.2), width=5))
+    with pytest.raises(ValueError, match=r"probabilities' shape must be \[300, I\], got \(9, 12\)"):
+        target(log, rows[:9])
     for wrong in (-1.0, 0.5, np.nan):
         changed = rows.copy()
         changed[7, 2] = wrong
-        with pytest.raises(
-            ValueError, match="probabilities of round 7 are negative or do not sum to 1"
-        ):
+        with pytest.raises(ValueError, match="of round 7 are negative or do not sum to 1"):
             target(log, changed)
-    with pytest.raises(
-        ValueError, match=r"the probabilities' shape must be \[300, I\], got \(9, 12\)"
-    ):
-        target(log, rows[:9])

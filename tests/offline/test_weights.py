@@ -26,11 +26,15 @@ def slates_log(used):
     return log, by_position.prod(axis=1)
 
 
-def test_the_weight_of_one_tool_is_the_ratio_of_probabilities():
+def test_the_weight_of_one_tool_is_the_ratio_of_probabilities_and_pads_do_not_count():
     log = make_log([0, 3, 2], [1, 0, 1], P[[0, 3, 2]])
     weight, bare = importance_weights(log, np.tile(PI, (3, 1)))
     np.testing.assert_allclose(weight, [0.2, 8, 2])
     assert not bare.any()
+    padded = {"slate": [[1, -1], [2, 0]], "by_position": [[0.4, 1.0], [0.4, 0.5]]}
+    log = make_log([1, 2], [1, 1], [0.4, 0.4], **padded)
+    weight, _ = importance_weights(log, np.tile(PI, (2, 1)))
+    np.testing.assert_allclose(weight, [0.5, 0.3 / 0.4 * (0.1 / 0.7) / 0.5])
 
 
 def test_weights_of_slates_are_unbiased_for_any_reranker():
@@ -70,14 +74,6 @@ def test_a_cascade_needs_the_places_down_to_the_one_used():
     assert second[True] < 0.9 * second[False]
 
 
-def test_pads_of_short_slates_do_not_count():
-    log = make_log(
-        [1, 2], [1, 1], [0.4, 0.4], slate=[[1, -1], [2, 0]], by_position=[[0.4, 1.0], [0.4, 0.5]]
-    )
-    weight, _ = importance_weights(log, np.tile(PI, (2, 1)))
-    np.testing.assert_allclose(weight, [0.5, 0.3 / 0.4 * (0.1 / 0.7) / 0.5])
-
-
 def test_a_deterministic_round_supports_only_a_policy_that_shows_the_same_tool():
     log = make_log([0, 0, 1, 1], [1, 0, 1, 0], [1.0, 1.0, 0.5, 1.0])
     probabilities = np.array([[1, 0, 0], [0.9, 0.1, 0], [0.2, 0.8, 0], [0, 0, 1]], np.float64)
@@ -85,15 +81,13 @@ def test_a_deterministic_round_supports_only_a_policy_that_shows_the_same_tool()
     np.testing.assert_array_equal(bare, [False, True, False, True])
     np.testing.assert_allclose(weight, [1, 0.9, 1.6, 0])
     known = log._replace(probabilities=np.array([[1, 0, 0], [1, 0, 0], [0, 0.5, 0.5], [0, 1, 0]]))
-    np.testing.assert_array_equal(
-        importance_weights(known, probabilities)[1], [False, True, True, True]
-    )
+    _, bare = importance_weights(known, probabilities)
+    np.testing.assert_array_equal(bare, [False, True, True, True])
     # An index lists its first tool's followers deterministically, which another policy would not,
     # so the log lacks support. Followers do not matter if the policy never shows the first tool, or
     # if the first tool is used.
-    listed = make_log(
-        [0, 0], [1, 1], [0.5, 0.5], slate=[[0, 1], [0, 1]], by_position=[[0.5, 1], [0.5, 1]]
-    )
+    shown = {"slate": [[0, 1], [0, 1]], "by_position": [[0.5, 1], [0.5, 1]]}
+    listed = make_log([0, 0], [1, 1], [0.5, 0.5], **shown)
     probabilities = np.array([[0.4, 0.3, 0.3], [0.0, 0.5, 0.5]])
     weight, bare = importance_weights(listed, probabilities)
     np.testing.assert_array_equal(bare, [True, False])

@@ -22,15 +22,8 @@ def check_retriever(retriever: Retriever, texts: Texts, *, k: int = 5) -> None:
     Scores must be finite and [B, I], and the scores of a query must not depend on the rest of the
     batch. `search` must find the k best items and compile once for two calls, and must return the
     same lists when the catalogue is split over 8 devices (skipped if there are fewer). The order of
-    near-ties may differ between programs, so lists are compared by their scores.
-
-    Args:
-      retriever: the retriever under test.
-      texts: at least two queries.
-      k: items to retrieve, at most I.
-
-    Raises:
-      AssertionError: a property is violated; the message names it.
+    near-ties may differ between programs, so lists are compared by their scores. At least two
+    texts are needed.
     """
     scores = _scores(retriever, texts)
     whole = -np.sort(-scores, axis=1)[:, :k]
@@ -70,10 +63,8 @@ def _scores(retriever, texts):
 def _agree(retriever, what, ranking: Ranking, scores, whole):
     if any(len(set(row)) < len(row) for row in ranking.items.tolist()):
         _fail(retriever, f"{what}: an item is returned twice")
-    for name, got in {
-        "lists": ranking.scores,
-        "items": np.take_along_axis(scores, ranking.items, axis=1),
-    }.items():
+    of_items = np.take_along_axis(scores, ranking.items, axis=1)
+    for name, got in {"lists": ranking.scores, "items": of_items}.items():
         gap = _gap(got, whole, scores)
         if not gap <= _TOLERANCE:
             _fail(retriever, f"{what} disagree: scores of the {name} differ by {gap:.1e}")

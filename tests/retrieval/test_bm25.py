@@ -57,16 +57,10 @@ def test_scores_are_those_of_the_formula():
     assert got[3:5].max() == 0  # no known word
 
 
-def test_documents_are_ranked_by_their_scores():
+def test_documents_are_ranked_by_their_scores_as_the_contract_says():
     found = search(bm25(DOCUMENTS), QUERIES[:2], 2, progress=False)
     expected = np.argsort(-np.stack([formula(q) for q in QUERIES[:2]]), kind="stable")[:, :2]
     np.testing.assert_array_equal(found.items, expected)
-
-
-def test_bm25_satisfies_the_contract_of_retrievers():
     check_retriever(bm25(DOCUMENTS), QUERIES, k=4)
-
-
-def test_documents_without_a_single_word_are_refused():
     with pytest.raises(ValueError, match="none of the 2 documents holds a word"):
         bm25(["", "the of"])

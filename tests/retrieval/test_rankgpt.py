@@ -26,6 +26,13 @@ def test_an_order_is_read_and_completed(answer, order, counts):
     assert found.whole == (counts == (3, 0, 0))
 
 
+def test_windows_slide_from_the_end_to_the_start():
+    assert rankgpt.windows(1) == [(0, 1)]
+    assert rankgpt.windows(20) == [(0, 20)]
+    assert rankgpt.windows(25) == [(5, 25), (0, 15)]
+    assert rankgpt.windows(40) == [(20, 40), (10, 30), (0, 20)]
+
+
 @pytest.mark.parametrize("answer", ["", "none of them", "[7] > [8]"])
 def test_an_answer_without_a_passage_is_malformed(answer):
     with pytest.raises(Malformed, match="names none of the 3 passages"):
@@ -33,21 +40,19 @@ def test_an_answer_without_a_passage_is_malformed(answer):
 
 
 @pytest.mark.parametrize(
-    ("n", "parts"),
+    ("call", "message"),
     [
-        (1, [(0, 1)]),
-        (20, [(0, 20)]),
-        (25, [(5, 25), (0, 15)]),
-        (40, [(20, 40), (10, 30), (0, 20)]),
+        (lambda: rankgpt.windows(9, size=4, step=5), r"step must be in \[1, 4\], got 5"),
+        (
+            lambda: rankgpt.rank(None, ["q", "p"], [["a", "b"], ["c"]]),
+            "their lengths must be all the same",
+        ),
+        (lambda: rankgpt.rank(None, ["q", "p"], [["a", "b"]]), "lists must be 2, one per query"),
     ],
 )
-def test_windows_slide_from_the_end_to_the_start(n, parts):
-    assert rankgpt.windows(n) == parts
-
-
-def test_windows_that_would_not_advance_are_refused():
-    with pytest.raises(ValueError, match=r"step must be in \[1, 4\], got 5"):
-        rankgpt.windows(9, size=4, step=5)
+def test_useless_windows_and_lists_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_passages_are_cut_and_numbered():
@@ -77,18 +82,14 @@ def test_the_best_of_a_long_list_rises_to_its_top(ask):
     lists = [[f"worth {i}" for i in range(7)], [f"worth {i}" for i in range(13, 6, -1)]]
     with serving(by_worth) as server:
         found = rankgpt.rank(ask(server), ["q", "p"], lists, size=4, step=2)
+        assert len(server.requests) == 6
+        short = rankgpt.rank(ask(server), ["q"], [["worth 1", "worth 3", "worth 2"]])
     rising, falling = found.orders.tolist()
     assert rising[:2] == [6, 5]  # windows of 4 with step 2 move two passages all the way up
     assert sorted(rising) == list(range(7))
     assert falling == list(range(7))  # already in order
-    assert len(server.requests) == 6
     assert all(answer.whole for window in found.answers for answer in window)
-
-
-def test_positions_are_those_of_the_list_that_was_given(ask):
-    with serving(by_worth) as server:
-        found = rankgpt.rank(ask(server), ["q"], [["worth 1", "worth 3", "worth 2"]])
-    assert found.orders.tolist() == [[1, 2, 0]]
+    assert short.orders.tolist() == [[1, 2, 0]]  # positions of the list that was given
 
 
 def test_a_window_without_a_useful_answer_stays_as_it_was(ask):
@@ -100,10 +101,3 @@ def test_a_window_without_a_useful_answer_stays_as_it_was(ask):
     assert found.orders.tolist() == [[0, 1], [1, 0]]
     assert [answer is None for answer in found.answers[0]] == [True, False]
     assert len(server.requests) == 3  # two attempts for "q" and one for "p"
-
-
-def test_lists_that_cannot_be_put_in_order_together_are_refused():
-    with pytest.raises(ValueError, match="their lengths must be all the same"):
-        rankgpt.rank(None, ["q", "p"], [["a", "b"], ["c"]])
-    with pytest.raises(ValueError, match="lists must be 2, one per query"):
-        rankgpt.rank(None, ["q", "p"], [["a", "b"]])

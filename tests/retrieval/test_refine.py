@@ -31,31 +31,30 @@ def ranking(rows):
     return Ranking(items=items, scores=np.where(items < 0, -np.inf, 1.0).astype(np.float32))
 
 
-def test_candidates_are_sorted_by_the_rerankers_scores():
-    found = refine(by_worth(), ["best", "not best"], ranking([[0, 4, 1]] * 2), progress=False)
+def refined(texts, rows, *, worth=WORTH, **options):
+    return refine(by_worth(worth), texts, ranking(rows), progress=False, **options)
+
+
+def test_candidates_are_sorted_by_the_rerankers_scores_and_equals_keep_their_order():
+    found = refined(["best", "not best"], [[0, 4, 1]] * 2)
     assert found.items.tolist() == [[1, 0, 4], [4, 0, 1]]
     np.testing.assert_allclose(found.scores, [[0.9, 0.1, -2.0], [2.0, -0.1, -0.9]], rtol=1e-6)
     assert (found.items.dtype, found.scores.dtype) == (np.int32, np.float32)
-
-
-def test_candidates_that_score_equally_keep_their_order():
-    found = refine(by_worth(), ["a", "b"], ranking([[3, 2, 0], [2, 3, 0]]), progress=False)
-    assert found.items.tolist() == [[3, 2, 0], [2, 3, 0]]
+    assert refined(["a", "b"], [[3, 2, 0], [2, 3, 0]]).items.tolist() == [[3, 2, 0], [2, 3, 0]]
 
 
 def test_absent_candidates_stay_last_for_any_score():
-    found = refine(by_worth(), ["not this"], ranking([[0, 1, -1, -1]]), progress=False)
+    found = refined(["not this"], [[0, 1, -1, -1]])
     assert found.items.tolist() == [[0, 1, -1, -1]]
     assert found.scores[0, 2:].tolist() == [-np.inf, -np.inf]
     void = WORTH.at[-1].set(jnp.nan)  # only candidate -1 reads the NaN
-    found = refine(by_worth(void), ["this"], ranking([[0, 1, -1]]), progress=False)
-    assert found.items.tolist() == [[1, 0, -1]]
+    assert refined(["this"], [[0, 1, -1]], worth=void).items.tolist() == [[1, 0, -1]]
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 64])
 def test_rows_are_returned_in_their_order_for_any_chunk(chunk):
     texts = ["a", "not that one", "bb", "no longer than it need be", "not it"]
-    found = refine(by_worth(), texts, ranking([[0, 1]] * 5), chunk=chunk, progress=False)
+    found = refined(texts, [[0, 1]] * 5, chunk=chunk)
     assert found.items.tolist() == [[1, 0], [0, 1], [1, 0], [1, 0], [0, 1]]
 
 
@@ -67,14 +66,10 @@ def test_a_program_is_compiled_once_for_all_chunks_calls_and_weights():
     assert traced == [(2, 2)]
 
 
-def test_a_diverged_reranker_is_refused_by_its_query():
-    worth = WORTH.at[4].set(jnp.nan)
+def test_diverged_rerankers_missing_and_empty_texts_are_refused():
     with pytest.raises(ValueError, match="'worth' gives query 1 a score that is NaN"):
-        refine(by_worth(worth), ["a", "b"], ranking([[0, 1], [0, 4]]), progress=False)
-
-
-def test_texts_of_another_number_and_empty_texts_are_refused():
+        refined(["a", "b"], [[0, 1], [0, 4]], worth=WORTH.at[4].set(jnp.nan))
     with pytest.raises(ValueError, match="there are 1 texts and rankings of 2"):
-        refine(by_worth(), ["a"], ranking([[0, 1]] * 2))
+        refined(["a"], [[0, 1]] * 2)
     with pytest.raises(ValueError, match="text 1 of 2 is empty"):
-        refine(by_worth(), ["a", " "], ranking([[0, 1]] * 2))
+        refined(["a", " "], [[0, 1]] * 2)

@@ -34,6 +34,7 @@ def test_a_ranking_comes_back_as_it_was(tmp_path):
     first, *_, last = path.read_text(encoding="utf-8").splitlines()
     assert first == "q1 Q0 查询天气 1 0.1 mine"
     assert last == "q3 Q0 c%20d 2 0.5 mine"
+    assert (word("GET /tv\tx"), word("c%20d")) == ("GET%20/tv%09x", "c%20d")
 
 
 def test_random_scores_come_back_bit_for_bit(tmp_path):
@@ -45,11 +46,6 @@ def test_random_scores_come_back_bit_for_bit(tmp_path):
     found = load_run(tmp_path / "run", *ids)
     np.testing.assert_array_equal(found.scores.view(np.int32), scores.view(np.int32))
     np.testing.assert_array_equal(found.items, items)
-
-
-def test_ids_with_white_space_are_one_word():
-    assert word("GET /tv\tx") == "GET%20/tv%09x"
-    assert word("c%20d") == "c%20d"
 
 
 def test_a_search_scores_the_same_here_and_in_trec_eval(tmp_path):

@@ -1,5 +1,6 @@
 """First stages: equal lists on one device and on eight, with trec_eval's order of ties."""
 
+import itertools
 import re
 
 import jax
@@ -43,10 +44,12 @@ def by_letters(name="letters", *, traced=None):
     )
 
 
-@pytest.mark.parametrize("devices", [0, 1, 2, 8])
-@pytest.mark.parametrize("k", [1, 10, I])  # 10 and I exceed the rows of one of eight devices
-def test_among_tied_items_the_earlier_row_is_first_on_any_number_of_devices(devices, k):
-    found = search(TIED, QUERIES, k, mesh=mesh_of(devices), chunk=8, progress=False)
+@pytest.mark.parametrize(
+    ("devices", "k", "chunk"),  # k of 10 and I exceed the rows of one of eight devices
+    [*itertools.product((0, 1, 2, 8), (1, 10, I), (8,)), *((0, 5, n) for n in (1, 7, 30, 256))],
+)
+def test_among_tied_items_the_earlier_row_is_first_on_any_devices_in_any_chunk(devices, k, chunk):
+    found = search(TIED, QUERIES, k, mesh=mesh_of(devices), chunk=chunk, progress=False)
     scores = QUERIES @ THETA.T
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(found.items, expected)
@@ -55,35 +58,26 @@ def test_among_tied_items_the_earlier_row_is_first_on_any_number_of_devices(devi
 
 
 @pytest.mark.parametrize("devices", [0, 8])
-def test_padding_stays_out_even_below_items_that_score_minus_infinity(devices):
-    theta = np.array([[-np.inf], [1.0], [-np.inf]], np.float32)
-    found = search(
-        inner_product("few", theta), np.ones((2, 1)), 3, mesh=mesh_of(devices), progress=False
-    )
-    assert found.items.tolist() == [[1, 0, 2]] * 2
-
-
-@pytest.mark.parametrize("devices", [0, 8])
-def test_a_negative_zero_is_tied_with_zero(devices):
-    theta = np.array([[-1.0], [1.0], [-1.0]], np.float32)
-    found = search(
-        inner_product("zeros", theta), np.zeros((1, 1)), 3, mesh=mesh_of(devices), progress=False
-    )
-    assert found.items.tolist() == [[0, 1, 2]]
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 30, 256])
-def test_the_chunk_does_not_change_the_result(chunk):
-    whole = search(TIED, QUERIES, 5, chunk=N, progress=False)
-    found = search(TIED, QUERIES, 5, chunk=chunk, progress=False)
-    np.testing.assert_array_equal(found.items, whole.items)
-    np.testing.assert_array_equal(found.scores, whole.scores)
+@pytest.mark.parametrize(
+    ("rows", "query", "expected"),
+    [
+        ([-np.inf, 1.0, -np.inf], 1.0, [1, 0, 2]),  # padding stays below minus infinity
+        ([-1.0, 1.0, -1.0], 0.0, [0, 1, 2]),  # a negative zero is tied with zero
+    ],
+)
+def test_extreme_scores_are_sorted_too(devices, rows, query, expected):
+    retriever = inner_product("few", np.array(rows, np.float32)[:, None])
+    queries = np.full((2, 1), query)
+    found = search(retriever, queries, 3, mesh=mesh_of(devices), progress=False)
+    assert found.items.tolist() == [expected] * 2
 
 
 def test_texts_are_answered_in_their_order_although_the_longest_are_scored_first():
     found = search(by_letters(), ["b", "aab", "bbbb", "a"], 2, chunk=3, progress=False)
     assert found.items.tolist() == [[1, 0], [2, 0], [1, 0], [2, 0]]
     assert found.scores.tolist() == [[1.5, 0], [4, 2], [6, 0], [2, 1]]
+    none = search(by_letters(), [], 2, progress=False)
+    assert none.items.shape == none.scores.shape == (0, 2)
 
 
 def test_a_program_is_compiled_once_for_all_chunks_calls_and_weights():
@@ -95,11 +89,6 @@ def test_a_program_is_compiled_once_for_all_chunks_calls_and_weights():
     found = search(trained, texts, 2, chunk=2, progress=False)
     assert traced == [(2, 2)]
     assert found.items[0].tolist() == [1, 0]  # scores 0, -1 and -2 with the new weights
-
-
-def test_no_queries_give_an_empty_ranking():
-    found = search(by_letters(), [], 2, progress=False)
-    assert found.items.shape == found.scores.shape == (0, 2)
 
 
 COLLECTIVE = re.compile(
@@ -153,21 +142,29 @@ def test_the_search_for_collectives_finds_a_silent_exchange_of_all_scores():
     assert max(int(np.prod(shape)) for _, shape in found) >= 16 * 4096
 
 
-@pytest.mark.parametrize("k", [0, I + 1])
-def test_a_k_that_the_catalogue_has_not_is_refused(k):
-    with pytest.raises(ValueError, match=rf"k must be in \[1, {I}\], the items there are, got {k}"):
-        search(TIED, QUERIES, k)
+ITEMS = rf"k must be in \[1, {I}\], the items there are, got"
 
 
-@pytest.mark.parametrize("empty", ["", "  \n"])
-def test_an_empty_text_is_refused_by_its_position(empty):
-    with pytest.raises(ValueError, match="text 1 of 3 is empty"):
-        search(by_letters(), ["a", empty, "b"], 1)
-
-
-def test_a_single_string_is_refused_as_a_list_of_queries():
-    with pytest.raises(TypeError, match="got the single string 'ab'"):
-        search(by_letters(), "ab", 1)
+@pytest.mark.parametrize(
+    ("retriever", "queries", "k", "error", "message"),
+    [
+        (TIED, QUERIES, 0, ValueError, f"{ITEMS} 0"),
+        (TIED, QUERIES, I + 1, ValueError, f"{ITEMS} {I + 1}"),
+        (by_letters(), ["a", "", "b"], 1, ValueError, "text 1 of 3 is empty"),
+        (by_letters(), ["a", "  \n", "b"], 1, ValueError, "text 1 of 3 is empty"),
+        (by_letters(), "ab", 1, TypeError, "got the single string 'ab'"),
+        (
+            TIED._replace(params=THETA[:-1]),
+            QUERIES,
+            3,
+            ValueError,
+            r"'tied' has 43 items, and an array \[42, 4\] where axis 0",
+        ),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(retriever, queries, k, error, message):
+    with pytest.raises(error, match=message):
+        search(retriever, queries, k)
 
 
 @pytest.mark.parametrize("devices", [0, 8])
@@ -177,11 +174,3 @@ def test_a_score_that_is_no_number_is_refused_by_its_query(devices, wrong):
     queries[17] = wrong
     with pytest.raises(ValueError, match="'tied' gives query 17 a score that is NaN or plus"):
         search(TIED, queries, 3, mesh=mesh_of(devices), chunk=8, progress=False)
-
-
-def test_a_catalogue_of_another_size_is_refused():
-    short = TIED._replace(params=THETA[:-1])
-    with pytest.raises(
-        ValueError, match=r"'tied' has 43 items, and an array \[42, 4\] where axis 0"
-    ):
-        search(short, QUERIES, 3)

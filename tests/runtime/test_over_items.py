@@ -33,16 +33,10 @@ def split(request):
     return run
 
 
-def test_sums_and_maxima_are_over_the_whole_catalogue(split):
+def test_sums_maxima_and_numbers_are_over_the_whole_catalogue(split):
     np.testing.assert_allclose(split(over_items.total, X), X.sum(), rtol=1e-5)
     np.testing.assert_allclose(split(over_items.maximum, X), X.max(), rtol=1e-6)
-
-
-def test_among_equal_entries_argmax_returns_the_first(split):
-    assert split(over_items.argmax, X) == 9
-
-
-def test_items_are_numbered_through_over_the_devices(split):
+    assert split(over_items.argmax, X) == 9  # the first of equal entries
     ids = split(lambda x, axis: over_items.item_ids(x.shape[0], axis), X, ROWS)
     np.testing.assert_array_equal(ids, np.arange(64))
 
@@ -61,9 +55,6 @@ def test_the_k_largest_come_in_order_with_their_positions(split, k):
     expected = np.argsort(-X, kind="stable")[:k]
     np.testing.assert_array_equal(items, expected)
     np.testing.assert_allclose(values, X[expected], rtol=1e-6)
-
-
-def test_more_than_all_items_cannot_be_asked_for(split):
     with pytest.raises(ValueError, match="k=65 items are asked of a catalogue of 64"):
         split(lambda x, axis: over_items.top_k(x, 65, axis), X)
 
@@ -85,30 +76,28 @@ def test_softmax_gives_absent_items_nothing(split):
     np.testing.assert_allclose(got, expected / expected.sum(), rtol=1e-5)
 
 
+def draws(uniform):
+    return lambda x, axis: jax.vmap(lambda u: over_items.draw(x, u, axis))(uniform)
+
+
 def test_draws_invert_the_cumulative_sum(split):
     uniform = (np.arange(4000) + 0.5) / 4000
     with jax.enable_x64(True):
-        draw = lambda x, axis: jax.vmap(lambda u: over_items.draw(x, u, axis))(jnp.asarray(uniform))  # noqa: E731
-        got = split(draw, WEIGHTS)
+        got = split(draws(jnp.asarray(uniform)), WEIGHTS)
     cumulative = np.cumsum(WEIGHTS)
     expected = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
     np.testing.assert_array_equal(got, expected)
-
-
-@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24, 1.0])
-def test_absent_items_are_not_drawn_even_at_the_ends(split, uniform):
-    weights = np.zeros(2048)
-    weights[[700, 701, 1500]] = [1e-6, 1.0, 1e-7]
-    got = split(lambda x, axis: over_items.draw(x, jnp.float32(uniform), axis), weights)
-    assert weights[got] > 0
 
 
 def test_no_uniform_number_draws_an_absent_item(split):
     weights = jnp.asarray(WEIGHTS, jnp.float32)
     cumulative = jnp.cumsum(weights)  # includes numbers exactly on an edge
     uniform = jnp.concatenate([cumulative / cumulative[-1], jnp.linspace(0, 1, 20_000)])
-    draw = lambda x, axis: jax.vmap(lambda u: over_items.draw(x, u, axis))(uniform)  # noqa: E731
-    assert (WEIGHTS[split(draw, weights)] > 0).all()
+    assert (WEIGHTS[split(draws(uniform), weights)] > 0).all()
+    weights = np.zeros(2048)
+    weights[[700, 701, 1500]] = [1e-6, 1.0, 1e-7]
+    ends = jnp.float32([0.0, 1 - 2**-24, 1.0])
+    assert (weights[split(draws(ends), weights)] > 0).all()
 
 
 def test_on_a_gpu_no_entry_is_compared_with_a_maximum_that_may_be_rounded_otherwise():

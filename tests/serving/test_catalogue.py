@@ -69,15 +69,13 @@ def test_an_index_that_grew_does_what_one_that_was_large_does(small):
 
 def test_a_tool_that_comes_back_starts_from_its_new_description(small):
     """Neither the learned row nor the old description remains."""
-    task, learnt, new = small(), small(seed=7).theta, small(seed=9).theta[0]
-    index = jr.Index(jr.greedy(**SETTINGS), task)
+    learnt, new = small(seed=7).theta, small(seed=9).theta[0]
+    index = jr.Index(jr.greedy(**SETTINGS), small())
     index.state = index.state._replace(theta=jnp.asarray(learnt))
     index.remove(["tool_4"])
     index.add(["tool_4"], [new])
-    got = np.asarray(index.state.theta)
-    np.testing.assert_allclose(got[4], new, atol=1e-6)
-    others = np.arange(12) != 4
-    np.testing.assert_array_equal(got[others], learnt[others])
+    np.testing.assert_allclose(index.state.theta[4], new, atol=1e-6)
+    np.testing.assert_array_equal(np.delete(index.state.theta, 4, 0), np.delete(learnt, 4, 0))
 
 
 def test_tools_go_come_back_and_are_refused_by_name(task):
@@ -88,15 +86,9 @@ def test_tools_go_come_back_and_are_refused_by_name(task):
     index.add(["tool_5", "more"], [task.theta[0], task.theta[1]])
     assert {"tool_5", "more"} < {*index.ids}
     refused = [
-        (
-            lambda: index.add(["more"], [task.theta[0]]),
-            "'more' exists already: redescribe it",
-        ),
+        (lambda: index.add(["more"], task.theta[:1]), "'more' exists already: redescribe it"),
         (lambda: index.add(["a", "a"], task.theta[:2]), "ids must differ: 'a' is at 0 and 1"),
-        (
-            lambda: index.add(["a"], task.theta[:2]),
-            "the number of document vectors must be 1, got 2",
-        ),
+        (lambda: index.add(["a"], task.theta[:2]), "of document vectors must be 1, got 2"),
         (lambda: index.add(["a"], [np.ones(3)]), r"8 finite numbers, got the shape \[3\]"),
         (lambda: index.add(["a"], [np.full(8, np.nan)]), "a document must be 8 finite numbers"),
         (lambda: index.add(["a"], ["a text"]), "texts need an encoder"),
@@ -133,8 +125,7 @@ def test_a_new_description_keeps_resets_or_carries_what_was_learnt(small, how):
     want = {"keep": before[row], "reset": new, "carry": new + learnt}[how]
     got = np.asarray(index.state.theta)
     np.testing.assert_allclose(got[row], want / np.linalg.norm(want), atol=1e-6)
-    others = np.arange(12) != row
-    np.testing.assert_array_equal(got[others], before[others])
+    np.testing.assert_array_equal(np.delete(got, row, 0), np.delete(before, row, 0))
     if how == "keep":
         np.testing.assert_array_equal(got, before)
     index.redescribe([task.ids[row]], [new], how="reset")
@@ -145,16 +136,13 @@ def test_a_new_description_keeps_resets_or_carries_what_was_learnt(small, how):
 
 
 def test_texts_are_searched_added_and_described(tmp_path):
-    encoder = tiny.encoder(tmp_path)
-    task = jr.load_task("deskbank", encoder=encoder, cache=tmp_path / "cache")
+    task = tiny.letters(tmp_path)
     index = jr.Index(jr.greedy(), task)
     index.add(["abc"], ["a  b\nc d"])
-    assert index.search("a b c d", k=169).scores[
-        index.search("a b c d", k=169).ids.index("abc")
-    ] == (pytest.approx(1.0, abs=1e-5))
-    index.redescribe(["abc"], ["e f g"], how="reset")
-    ticket = index.search("e f g", k=169)
-    assert ticket.scores[ticket.ids.index("abc")] == pytest.approx(1.0, abs=1e-5)
+    for text in ("a b c d", "e f g"):
+        ticket = index.search(text, k=9)
+        assert ticket.scores[ticket.ids.index("abc")] == pytest.approx(1.0, abs=1e-5)
+        index.redescribe(["abc"], ["e f g"], how="reset")
     with pytest.raises(ValueError, match="is empty"):
         index.search("  ")
     index.search(task.queries[0])  # vectors are valid queries, too

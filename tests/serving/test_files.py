@@ -85,12 +85,12 @@ def test_a_damaged_folder_is_named(task, tmp_path):
     text, data = words.read_text(), arrays.read_bytes()
     without = json.dumps({k: v for k, v in json.loads(text).items() if k != "seed"})
     for file, content in (
-        (words, text[:100]),
-        (words, without),
+        (words, text[:100].encode()),
+        (words, without.encode()),
         (arrays, data[:300]),
         (arrays, b""),
     ):
-        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        file.write_bytes(content)
         with pytest.raises(ValueError, match="is damaged or of another version"):
             jr.Index.load(tmp_path)
         words.write_text(text)

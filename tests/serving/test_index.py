@@ -82,10 +82,10 @@ def test_refused_feedback_changes_nothing_and_leaves_the_ticket_open(task):
         if (found := elsewhere.search(task.queries[n], k=2)).ids != ticket.ids
     )._replace(number=ticket.number)
     wrong = [
-        (ticket, {"worked": float("nan")}, r"worked must be in \[0, 1\], got nan"),
-        (ticket, {"worked": float("inf")}, r"worked must be in \[0, 1\], got inf"),
-        (ticket, {"worked": 1.5}, r"worked must be in \[0, 1\], got 1.5"),
-        (ticket, {"worked": -0.1}, r"worked must be in \[0, 1\], got -0.1"),
+        *(
+            (ticket, {"worked": worked}, rf"worked must be in \[0, 1\], got {worked}")
+            for worked in (math.nan, math.inf, 1.5, -0.1)
+        ),
         (ticket, {"worked": 1, "item": absent}, "item must be on the ticket, one of"),
         (ticket._replace(number=99), {"worked": 1}, "ticket 99 is not open"),
         (theirs, {"worked": 1}, "comes from another index"),

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxret.training.losses import (
-    info_nce,
-    is_label,
-    multi_label_bce,
-    softmax_ce,
-    triplet_margin,
-)
+from jaxret.training.losses import info_nce, is_label, multi_label_bce, softmax_ce, triplet_margin
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(4, 6)) * 3
@@ -28,26 +22,23 @@ def bce_by_hand(logits, labels, candidates):
     """Compute the mean over the batch of each row's mean over its candidates."""
     rows = []
     for row, right, tools in zip(logits, labels, candidates, strict=True):
-        terms = [
-            -log_sigmoid(z if tool in right else -z)
-            for z, tool in zip(row, tools, strict=True)
-            if tool != -1
-        ]
+        pairs = [(z, tool) for z, tool in zip(row, tools, strict=True) if tool != -1]
+        terms = [-log_sigmoid(z if tool in right else -z) for z, tool in pairs]
         rows.append(sum(terms) / max(len(terms), 1))
     return np.mean(rows)
 
 
-def test_padding_is_no_label():
+def test_padding_is_no_label_and_a_label_that_is_named_twice_counts_once():
     got = is_label(jnp.array([[0, 2, -1]]), jnp.array([[2, -1], [-1, -1]]))
     np.testing.assert_array_equal(got, [[False, True, False], [False, False, False]])
+    twice, once = np.array([[2, 2, 0]]), np.array([[0, 2, -1]])
+    for loss in (softmax_ce, multi_label_bce):
+        assert loss(LOGITS[:1], twice) == loss(LOGITS[:1], once)
 
 
-def test_bce_over_all_tools_equals_a_loop():
+def test_bce_equals_a_loop_and_ignores_the_logits_of_padding():
     want = bce_by_hand(LOGITS, LABELS, np.tile(np.arange(6), (4, 1)))
     np.testing.assert_allclose(multi_label_bce(LOGITS, LABELS), want, rtol=1e-6)
-
-
-def test_bce_over_candidates_equals_a_loop_and_ignores_the_logits_of_padding():
     logits = LOGITS[:, :4]
     want = bce_by_hand(logits, LABELS, CANDIDATES)
     for padding in (0.0, 1e30, -np.inf):
@@ -65,20 +56,12 @@ def test_softmax_cross_entropy_sums_over_the_labels():
     np.testing.assert_allclose(softmax_ce(LOGITS, LABELS), want, rtol=1e-6)
 
 
-def test_a_label_that_is_named_twice_counts_once():
-    twice, once = np.array([[2, 2, 0]]), np.array([[0, 2, -1]])
-    for loss in (softmax_ce, multi_label_bce):
-        assert loss(LOGITS[:1], twice) == loss(LOGITS[:1], once)
-
-
 def test_a_triplet_costs_what_it_falls_short_of_the_margin():
     anchor = np.zeros((3, 2))
     positive = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]])
     negative = np.array([[0.0, 2.0], [0.0, 9.0], [0.0, 0.0]])
-    got = [
-        triplet_margin(*(x[i : i + 1] for x in (anchor, positive, negative)), margin=2.0)
-        for i in range(3)
-    ]
+    rows = zip(*(x[:, None] for x in (anchor, positive, negative)), strict=True)
+    got = [triplet_margin(*row, margin=2.0) for row in rows]
     np.testing.assert_allclose(got, [5 - 2 + 2, 0, 2], atol=1e-5)
 
 
@@ -134,14 +117,9 @@ def test_info_nce_identifies_documents_by_tool_if_labels_are_unknown():
     q, d = NEAR["queries"], NEAR["documents"]
     unknown, tools = np.full((3, 1), -1), np.array([7, 7, 5])  # d[0] and d[1] have the same tool
     got = info_nce(q, d, unknown, tools, *NONE, temperature=0.5)
-    np.testing.assert_allclose(
-        got, info_nce_by_hand([[d[2]], [d[2]], [d[0], d[1]]], 0.5), rtol=1e-6
-    )
-
-
-def test_info_nce_of_one_tool_for_all_queries_has_nothing_to_separate():
-    same = (np.array([[3], [3], [3]]), np.array([3, 3, 3]))
-    q, d = NEAR["queries"], NEAR["documents"]
+    want = info_nce_by_hand([[d[2]], [d[2]], [d[0], d[1]]], 0.5)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    same = (np.array([[3], [3], [3]]), np.array([3, 3, 3]))  # one tool: nothing to separate
     np.testing.assert_allclose(info_nce(q, d, *same, *NONE, temperature=0.1), 0, atol=1e-6)
 
 

@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxret.training.negatives import (
-    hard_negatives,
-    query2desc,
-    query2query,
-    random_negatives,
-)
+from jaxret.training.negatives import hard_negatives, query2desc, query2query, random_negatives
 
 RNG = np.random.default_rng(0)
 LABELS = np.array([[3, -1], [0, 4], [1, -1]])
@@ -89,15 +84,17 @@ def test_anchors_without_a_side_give_nothing_and_are_counted():
 
 def test_a_limit_draws_among_the_triplets_of_each_anchor():
     data = make(600, tools=10)
-    settings = {"window": 8}  # some anchors lack five candidates of a kind
-    whole = query2query(*data, **settings).positions
-    few = query2query(*data, **settings, limit=4, seed=1).positions
+
+    def mined(**options):  # some anchors lack five candidates of a kind
+        return query2query(*data, window=8, **options).positions
+
+    whole, few = mined(), mined(limit=4, seed=1)
     counts = np.bincount(whole[:, 0], minlength=600)
     np.testing.assert_array_equal(np.bincount(few[:, 0], minlength=600), np.minimum(counts, 4))
     assert set(map(tuple, few.tolist())) <= set(map(tuple, whole.tolist()))
-    assert len(set(map(tuple, few.tolist()))) == len(few)
-    np.testing.assert_array_equal(few, query2query(*data, **settings, limit=4, seed=1).positions)
-    assert few.tolist() != query2query(*data, **settings, limit=4, seed=2).positions.tolist()
+    assert len(np.unique(few, axis=0)) == len(few)
+    np.testing.assert_array_equal(few, mined(limit=4, seed=1))
+    assert few.tolist() != mined(limit=4, seed=2).tolist()
     cut = whole[np.concatenate([np.arange(c) < 4 for c in counts])]  # the nearest four
     assert few.tolist() != cut.tolist()
 
@@ -111,11 +108,12 @@ def test_descriptions_meet_every_own_tool_with_every_drawn_one():
         assert len(wrong) == 4
         assert not set(wrong) & set(right)
         assert theirs[:, 1:].tolist() == [[p, n] for p in right for n in wrong]
+    few = query2desc(np.array([[0, 1]]), 4, negatives=5)  # all the wrong tools there are
+    assert sorted(map(tuple, few.tolist())) == [(0, 0, 2), (0, 0, 3), (0, 1, 2), (0, 1, 3)]
 
 
 def test_drawn_tools_are_uniform_over_the_wrong_ones_and_decided_by_the_seed():
-    labels = np.full((4000, 2), -1)
-    labels[:, 0] = 2
+    labels = np.tile([2, -1], (4000, 1))
     got = query2desc(labels, 6, negatives=2, seed=3)
     share = np.bincount(got[:, 2], minlength=6) / len(got)
     np.testing.assert_allclose(share, [0.2, 0.2, 0, 0.2, 0.2, 0.2], atol=0.02)
@@ -123,23 +121,23 @@ def test_drawn_tools_are_uniform_over_the_wrong_ones_and_decided_by_the_seed():
     assert got.tolist() != query2desc(labels, 6, negatives=2, seed=4).tolist()
 
 
-def test_a_small_catalogue_gives_all_the_wrong_tools_there_are():
-    got = query2desc(np.array([[0, 1]]), 4, negatives=5)
-    assert sorted(map(tuple, got.tolist())) == [(0, 0, 2), (0, 0, 3), (0, 1, 2), (0, 1, 3)]
+FIVE = make(5)
 
 
-def test_bad_arguments_of_mining_are_refused():
-    vectors, labels, texts = make(5)
-    with pytest.raises(ValueError, match=r"must be of one length, got \(5, 4, 5\)"):
-        query2query(vectors, labels[:4], texts)
-    with pytest.raises(ValueError, match="window must be >= 1, got 0"):
-        query2query(vectors, labels, texts, window=0)
-    with pytest.raises(ValueError, match="limit must be >= 1, got 0"):
-        query2query(vectors, labels, texts, limit=0)
-    with pytest.raises(ValueError, match="negatives must be >= 1, got 0"):
-        query2desc(labels, 30, negatives=0)
-    with pytest.raises(ValueError, match=r"query 1 has a label outside \[-1, 4\)"):
-        query2desc(np.array([[0], [4]]), 4)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: query2query(FIVE[0], FIVE[1][:4], FIVE[2]), r"of one length, got \(5, 4, 5\)"),
+        (lambda: query2query(*FIVE, window=0), "window must be >= 1, got 0"),
+        (lambda: query2query(*FIVE, limit=0), "limit must be >= 1, got 0"),
+        (lambda: query2desc(FIVE[1], 30, negatives=0), "negatives must be >= 1, got 0"),
+        (lambda: query2desc(np.array([[0], [4]]), 4), r"query 1 has a label outside \[-1, 4\)"),
+        (lambda: random_negatives(LABELS, 4, count=1), "query 1 has a label outside"),
+    ],
+)
+def test_bad_arguments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_every_label_is_a_pair_and_its_negatives_are_wrong_and_differ():
@@ -151,6 +149,8 @@ def test_every_label_is_a_pair_and_its_negatives_are_wrong_and_differ():
         assert min(wrong) >= 0
     np.testing.assert_array_equal(pairs, random_negatives(LABELS, 7, count=4, seed=1))
     assert (pairs != random_negatives(LABELS, 7, count=4, seed=2)).any()
+    few = random_negatives(LABELS, 5, count=4)  # there are only three or four wrong tools
+    assert (few >= 0).sum(axis=1).tolist() == [6, 5, 5, 6]
 
 
 def test_every_wrong_tool_is_drawn_about_as_often():
@@ -161,17 +161,7 @@ def test_every_wrong_tool_is_drawn_about_as_often():
     assert (np.abs(np.delete(counts, 2) - 1200) < 4 * np.sqrt(1200)).all()
 
 
-def test_there_are_no_more_negatives_than_wrong_tools():
-    pairs = random_negatives(LABELS, 5, count=4)
-    assert (pairs >= 0).sum(axis=1).tolist() == [6, 5, 5, 6]
-
-
 def test_hard_negatives_are_the_best_wrong_ones():
     found = np.array([[3, 5, 6, 0], [4, 0, 2, -1], [6, -1, -1, -1]])
     pairs = hard_negatives(LABELS, found, count=2)
     assert pairs[:, 2:].tolist() == [[5, 6], [2, -1], [2, -1], [6, -1]]
-
-
-def test_labels_outside_the_catalogue_are_refused():
-    with pytest.raises(ValueError, match="query 1 has a label outside"):
-        random_negatives(LABELS, 4, count=1)
