@@ -6,7 +6,7 @@
 
 Runs rules without offsets, with the match of words (`jr.with_lexical`), with the division by usage
 (`jr.with_balance`) and with both, each with the settings of its preset, on the same streams of all
-queries. No setting is chosen on the data. ``mixture`` has its default experts, in the column plain
+queries. No setting is chosen on the data. ``oracle`` is given labels, and ``mixture`` has its default experts, in the column plain
 those without offsets. Then static retrieval with other weights and strengths:
 
     RULE/plain, RULE/lexical, RULE/balance, RULE/both    success of the tool shown
@@ -97,7 +97,8 @@ def learner_of(rule: str, column: str, cfg: DictConfig) -> Learner:
     """Make a rule with the offsets that a column names."""
     if rule == "mixture":
         return jr.mixture(jr.default_experts(map_every=cfg.map_every, offsets=column == "both"))
-    learner = factories()[rule]()
+    offsets = {"lexical": None, "balance": None} if rule == "oracle" else {}
+    learner = factories()[rule](**offsets)
     if column in ("lexical", "both"):
         learner = jr.with_lexical(learner, cfg.lexical)
     return jr.with_balance(learner, cfg.balance) if column in ("balance", "both") else learner

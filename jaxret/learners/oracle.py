@@ -35,8 +35,8 @@ def oracle(
     *,
     tau: float = 0.03,
     eta: float = 1e-3,
-    lexical: float = 0.25,
-    balance: float = 1.0,
+    lexical: float | None = 0.25,
+    balance: float | None = 1.0,
     per_round: int = 8,
     map_every: int = 16,
 ) -> Learner:
@@ -47,10 +47,10 @@ def oracle(
     Args:
       tau: temperature, > 0.
       eta: step size of the rows, >= 0.
-      lexical: weight of the match of words, in [0, 1).
-      balance: strength of the division by usage, >= 0.
+      lexical: weight of the match of words, in [0, 1); None: words are not read.
+      balance: strength of the division by usage, >= 0; None: usage is not counted.
       per_round: past rounds replayed after each round, >= 1.
-      map_every: rounds between two moves of the map; multiples of 8 have a blocked form.
+      map_every: rounds between two updates of the map; multiples of 8 have a blocked form.
     """
     settings = {"tau": tau, "eta": eta, "per_round": per_round, "map_every": map_every}
     rule = informed(of=presets.centred_replayed, lexical=lexical, balance=balance, **settings)
