@@ -6,8 +6,9 @@
 
 Runs rules without offsets, with the match of words (`jr.with_lexical`), with the division by usage
 (`jr.with_balance`) and with both, each with the settings of its preset, on the same streams of all
-queries. No setting is chosen on the data. ``oracle`` is given labels, and ``mixture`` has its default experts, in the column plain
-those without offsets. Then static retrieval with other weights and strengths:
+queries. No setting is chosen on the data. ``oracle`` is given the labels; ``mixture`` has its
+default experts, in the column plain those without offsets. Then static retrieval with other weights
+and strengths:
 
     RULE/plain, RULE/lexical, RULE/balance, RULE/both    success of the tool shown
     RULE/gain                                            both minus plain, seed by seed; of mixture

@@ -27,6 +27,20 @@ def test_a_mixture_runs_with_experts_without_and_with_offsets(world, tmp_path):
         np.testing.assert_allclose(found[f"mixture/{column}"], run.accuracy.values)
 
 
+def test_the_oracle_begins_without_its_own_offsets(world, tmp_path):
+    cfg = configure(world, tmp_path, "rules=[oracle]", "seeds=1")
+    offsets.main(cfg)
+    found = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    task = task_of(cfg)
+    for column, settings in {
+        "plain": {"lexical": None, "balance": None},
+        "lexical": {"lexical": 0.35, "balance": None},
+        "both": {"lexical": 0.35, "balance": 1.0},
+    }.items():
+        run = jr.simulate(jr.oracle(**settings), task, seeds=[cfg.seed])
+        np.testing.assert_allclose(found[f"oracle/{column}"], run.accuracy.values)
+
+
 def test_each_rule_runs_with_each_combination(world, tmp_path):
     cfg = configure(world, tmp_path)
     offsets.main(cfg)
