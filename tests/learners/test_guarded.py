@@ -11,7 +11,7 @@ import pytest
 import jaxret as jr
 from jaxret.learners.learner import Learner, change_rows
 from jaxret.rules import projections
-from jaxret.testing import check_learner, quick_jit
+from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
 from tests.problems import fixed_delay
 
@@ -40,24 +40,6 @@ def losses(run: jr.Run, static: jr.Run) -> np.ndarray:
     """Compute L_t of each seed; both runs stream the same queries in the same order."""
     ahead = static.trace.success - run.trace.success
     return np.cumsum(np.asarray(ahead, np.float64), axis=1)
-
-
-@pytest.mark.parametrize(
-    "learner",
-    [
-        jr.orag(**STEPS),
-        pytest.param(jr.greedy(**STEPS), marks=pytest.mark.slow),
-        pytest.param(jr.mapped_replayed(), marks=pytest.mark.slow),
-        pytest.param(jr.full_information(**STEPS), marks=pytest.mark.slow),
-        pytest.param(
-            jr.mixture([jr.grid(jr.frozen, tau=[0.1]), jr.grid(jr.greedy, tau=[0.1], eta=0.01)]),
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=lambda learner: learner.name,
-)
-def test_guarded_learners_satisfy_the_contract(learner):
-    check_learner(jr.guarded(learner, budget=20))
 
 
 def walked(budget, delta, epsilon, bits, coins):

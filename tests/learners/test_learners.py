@@ -10,11 +10,10 @@ import pytest
 
 from jaxret.learners import presets, rank_one
 from jaxret.learners.bandits.perceptrons import banditron
-from jaxret.learners.learner import Facts, Learner, where_observed
-from jaxret.learners.rank_one import coefficients
+from jaxret.learners.learner import Facts, Learner
 from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_query_map
-from jaxret.rules import estimators, policies, projections, query_maps, schedules
+from jaxret.rules import estimators, policies, projections, query_maps
 from jaxret.runtime import sharding
 from jaxret.simulation.trace import measure
 from jaxret.testing import check_learner
@@ -22,57 +21,6 @@ from jaxret.types import Choice, Feedback
 
 STEPS = {"tau": 0.2, "eta": 0.02}
 FREE = {"projection": projections.none()}
-
-
-def shared_map(*, tau: float, eta: float) -> Learner:
-    """Make a learner that is not rank one: logits are Theta A q, and only A is updated."""
-    estimator = estimators.importance_weighted()
-
-    def init(theta, available=None):
-        start = presets.frozen().init(theta, available)
-        return start._replace(extra=jnp.eye(theta.shape[1], dtype=theta.dtype))
-
-    def logits(state, q):
-        return rank_one.masked_logits(state, state.extra @ q, tau)
-
-    def scores(state, queries):
-        return jnp.where(state.available, queries @ state.extra.T @ state.theta.T, -jnp.inf)
-
-    def act(state, query, key):
-        return policies.softmax().show(key, logits(state, query), None)
-
-    def update(state, query, choice, feedback):
-        c = coefficients(estimator, logits(state, query), choice, feedback, None)
-        matrix = state.extra - eta / tau * jnp.outer(state.theta.T @ c, query)
-        return where_observed(feedback, state, state._replace(extra=matrix))
-
-    return Learner("shared_map", init, act, update, scores, logits)
-
-
-LEARNERS = [
-    presets.orag(**STEPS, schedule=schedules.inverse_sqrt()),
-    presets.orag(**STEPS, k=3, projection=projections.ball()),
-    presets.chosen_only(**STEPS, **FREE),
-    presets.greedy(**STEPS, **FREE, estimator=estimators.debiased(noise_rate=0.1)),
-    banditron(**STEPS, epsilon=0.2),
-    presets.full_information(**STEPS, projection=projections.ball()),
-    presets.frozen(),
-]
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [LEARNERS[0], *(pytest.param(rule, marks=pytest.mark.slow) for rule in LEARNERS[1:])],
-    ids=lambda rule: rule.name,
-)
-def test_learners_satisfy_the_contract(rule):
-    check_learner(rule)
-
-
-def test_the_size_and_key_of_the_problem_can_be_chosen():
-    key = jax.random.key(1)
-    check_learner(shared_map(tau=0.2, eta=0.01), items=13, width=5, rounds=31, key=key)
-    jax.random.uniform(key)  # must not consume the caller's key
 
 
 ORAG = presets.orag(**STEPS, **FREE)

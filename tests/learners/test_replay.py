@@ -22,7 +22,7 @@ from jaxret.learners.wrappers import with_exploration, with_preconditioner, with
 from jaxret.rules import preconditioners, projections, query_maps, schedules
 from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked
 from jaxret.simulation.scan import scan_rounds
-from jaxret.testing import check_learner, quick_jit
+from jaxret.testing import quick_jit
 
 ITEMS, ROUNDS = 40, 100
 IDS = np.arange(ITEMS)
@@ -119,10 +119,3 @@ def test_which_learners_have_a_blocked_form():
     exploring = with_exploration(RULES["replayed"], 0.1)  # a wrapper around replay
     for rule in (exploring, presets.whitened(), presets.mapped(), presets.mapped_replayed()):
         assert not has_blocked_form(rule, Environment())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["by row", "replayed", "all of it"])
-def test_learners_with_a_blocked_form_satisfy_the_contract(name):
-    """Include a run on eight devices."""
-    check_learner(RULES[name])

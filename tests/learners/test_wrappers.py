@@ -8,13 +8,12 @@ import pytest
 from jaxret.environments.environment import Environment
 from jaxret.learners import presets
 from jaxret.learners.minibatch import adamw
-from jaxret.learners.rank_one import rule_of
 from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map
 from jaxret.rules import policies, preconditioners, projections
 from jaxret.rules.query_maps import QueryMap
 from jaxret.simulation.scan import scan_rounds
-from jaxret.testing import check_learner, quick_jit
+from jaxret.testing import quick_jit
 
 STEPS = {"tau": 0.2, "eta": 0.02}
 GREEDY = presets.greedy(**STEPS)
@@ -64,24 +63,6 @@ def test_exploration_shows_tools_with_its_exact_probabilities(inner, inner_proba
     assert often[1] == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "inner",
-    [
-        GREEDY,  # these two have blocked forms, to compare with the scan and the mesh
-        presets.orag(**STEPS),
-        presets.mapped_replayed(),
-        presets.full_information(**STEPS),
-    ],
-    ids=lambda rule: rule.name,
-)
-def test_exploring_learners_satisfy_the_contract(inner):
-    rule = with_exploration(inner, EPSILON)
-    blocked = rule_of(rule) is not None and rule_of(rule).blocked
-    assert blocked == (inner.name != "mapped_replayed")
-    check_learner(rule)
-
-
 NOWHERE = QueryMap(
     "nowhere",
     init=lambda width, dtype: (),
@@ -111,13 +92,6 @@ def test_a_wrapper_without_effect_gives_the_same_rounds(problem, wrap):
     runs = both(catalogue, jax.random.key(0))
     np.testing.assert_array_equal(runs[0][1].item, runs[1][1].item)
     np.testing.assert_allclose(runs[0][0].theta, runs[1][0].theta, rtol=1e-5, atol=1e-7)
-
-
-def test_all_wrappers_together_satisfy_the_contract():
-    rule = with_preconditioner(with_query_map(GREEDY, rate=0.5), preconditioners.by_row())
-    rule = with_exploration(with_experience_replay(rule, per_round=2, capacity=9), 0.1)
-    assert rule.name == "greedy+linear+by_row+replay+exploration"
-    check_learner(rule)
 
 
 SLATES = presets.greedy(**STEPS, k=2)

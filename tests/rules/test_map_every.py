@@ -16,7 +16,7 @@ from jaxret.learners.wrappers import with_query_map
 from jaxret.rules import projections, query_maps, schedules
 from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.scan import scan_rounds
-from jaxret.testing import check_learner, quick_jit
+from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
 
 ITEMS, ROUNDS, WIDTH = 40, 100, 8
@@ -265,22 +265,6 @@ def test_replayed_rewards_belong_to_the_tile_of_the_round_before_them(problem):
         assert state.extra[0].number == 0
         assert not state.extra[0].params.any()  # four rewards within the first tile
     same(replayed.extra[0], state.extra, tolerance=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "rule",
-    [
-        with_query_map(presets.greedy(tau=0.2, eta=0.02), MAPS["linear"], map_every=5),
-        with_query_map(presets.orag(tau=0.2, eta=0.02), MAPS["mean_centred"], map_every=16),
-        with_query_map(presets.full_information(), MAPS["low_rank"], map_every=32),
-        presets.mapped(map_every=8),
-        presets.centred_replayed(map_every=4, per_round=2),
-    ],
-    ids=lambda rule: rule.name,
-)
-def test_learners_with_tiles_pass_check_learner(rule):
-    check_learner(rule)
 
 
 @pytest.mark.parametrize("every", [0, 2.5])

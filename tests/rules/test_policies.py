@@ -86,26 +86,3 @@ def test_epsilon_greedy_shows_items_as_often_as_its_propensities_say(epsilon, k)
     expected = ((1 - epsilon) * best + epsilon * k / 4) * (P > 0)  # 4 items are available
     assert (np.abs(got - expected) <= 4 * error + 1e-9).all()
     np.testing.assert_allclose(propensity, expected[items], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: policies.softmax(temperature=0.0), "temperature must be > 0, got 0.0"),
-        (lambda: policies.softmax(k=0), "k must be >= 1, got 0"),
-        (lambda: policies.greedy(k=-1), "k must be >= 1, got -1"),
-        (lambda: policies.epsilon_greedy(epsilon=1.5), r"epsilon must be in \[0, 1\], got 1.5"),
-        (lambda: policies.epsilon_greedy(epsilon=0.1, k=0), "k must be >= 1, got 0"),
-    ],
-)
-def test_settings_outside_their_range_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-@pytest.mark.parametrize(
-    "rule", [policies.softmax(k=6), policies.greedy(k=6), policies.epsilon_greedy(epsilon=0.1, k=6)]
-)
-def test_more_items_than_the_catalogue_holds_are_refused(rule):
-    with pytest.raises(ValueError, match="of a catalogue of 5"):
-        rule.show(jax.random.key(0), LOGITS, None)

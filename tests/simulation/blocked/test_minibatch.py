@@ -105,10 +105,6 @@ def test_a_mixture_with_mini_batches_is_scanned():
     assert not has_blocked_form(jr.mixture(kinds), ENVIRONMENT)
 
 
-def test_mini_batches_satisfy_the_contract():
-    jr.check_learner(jr.paper_adamw(tau=0.2, eta=1e-2, batch=5))
-
-
 def test_a_block_is_a_batch(problem):
     catalogue, stream = problem()
     rule = RULES["adamw"]
