@@ -1,5 +1,6 @@
 """Small random retrieval problems that many tests share."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -52,3 +53,9 @@ def make_task(items=12, width=8, queries=60, seed=0, **options) -> jr.Task:
 def fixed_delay(rounds) -> Delay:
     """Delay each answer by the same number of rounds."""
     return Delay(jnp.asarray(np.arange(rounds + 1) == rounds, jnp.float32))
+
+
+def same(got, expected, tolerance=0.0):
+    """Compare two trees of arrays: exactly, or up to a relative and absolute tolerance."""
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)

@@ -23,6 +23,7 @@ from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
+from tests.problems import same
 
 LOGITS = np.array([0.3, -np.inf, 1.2, 0.0, -0.7])
 P = np.exp(LOGITS) / np.exp(LOGITS).sum()
@@ -59,45 +60,37 @@ def expected_loss(logits, item, mean):
     return -mean * np.log(p[item]) - (1 - mean) * np.log(1 - p[item])
 
 
-@pytest.mark.parametrize("reward", [0.0, 0.2, 0.5, 0.85, 1.0])
 @pytest.mark.parametrize("item", [0, 2, 4])
-def test_a_soft_reward_moves_by_the_gradient_of_the_expected_loss(item, reward):
-    got = c_of(LIKELIHOOD, item, 0.9, reward)
-    expected = finite_differences(partial(expected_loss, item=item, mean=reward))
-    np.testing.assert_allclose(got, expected, atol=1e-8)
-
-
-@pytest.mark.parametrize("item", [0, 2, 4])
-def test_rewards_zero_and_one_have_the_coefficients_of_a_bit(item):
+def test_a_soft_reward_moves_by_the_gradient_of_the_expected_loss(item):
     away = P - (np.arange(5) == item)
-    np.testing.assert_allclose(c_of(LIKELIHOOD, item, 0.9, 1.0), away, rtol=1e-12)
     failure = -away * P[item] / (1 - P[item])
-    np.testing.assert_allclose(c_of(LIKELIHOOD, item, 0.9, 0.0), failure, rtol=1e-12)
+    for reward in (0.0, 0.2, 0.5, 0.85, 1.0):
+        got = c_of(LIKELIHOOD, item, 0.9, reward)
+        expected = finite_differences(partial(expected_loss, item=item, mean=reward))
+        np.testing.assert_allclose(got, expected, atol=1e-8)
+        np.testing.assert_allclose(got, reward * away + (1 - reward) * failure, rtol=1e-12)
 
 
 REWARDS = np.array([0.3, 0.7, 1.0, 0.0, 0.5])  # reward of each item, whatever the slate
 
 
-@pytest.mark.parametrize("k", [2, 3])
-def test_with_a_reward_for_each_item_of_a_slate_equation_4_is_unbiased(k):
-    """Slates of k are uniform: each item is in the slate with probability k / 4."""
-    slates = list(combinations(AVAILABLE, k))
-    mean = sum(
-        c_of(WEIGHTED, slate, np.full(k, k / 4), REWARDS[list(slate)]) for slate in slates
-    ) / len(slates)
-    np.testing.assert_allclose(mean, P - REWARDS * (P > 0), atol=1e-12)
-
-
-def test_items_of_uneven_slates_are_weighted_by_their_inclusion_probabilities():
-    slates, probabilities = [(0, 2), (0, 3), (2, 4)], [0.5, 0.2, 0.3]
-    inclusion = np.zeros(5)
-    for slate, chance in zip(slates, probabilities, strict=True):
+@pytest.mark.parametrize(
+    "chances",
+    [
+        dict.fromkeys(combinations(AVAILABLE, 2), 1 / 6),
+        dict.fromkeys(combinations(AVAILABLE, 3), 1 / 4),
+        {(0, 2): 0.5, (0, 3): 0.2, (2, 4): 0.3},
+    ],
+    ids=["uniform pairs", "uniform triples", "uneven pairs"],
+)
+def test_with_a_reward_for_each_item_of_a_slate_equation_4_is_unbiased(chances):
+    """Weight items by the probability that the slate contains them."""
+    inclusion, mean = np.zeros(5), np.zeros(5)
+    for slate, chance in chances.items():
         inclusion[list(slate)] += chance
-    mean = np.zeros(5)
-    for slate, chance in zip(slates, probabilities, strict=True):
+    for slate, chance in chances.items():
         items = list(slate)
-        c = c_of(WEIGHTED, items, inclusion[items], REWARDS[items])
-        mean += chance * c
+        mean += chance * c_of(WEIGHTED, items, inclusion[items], REWARDS[items])
     np.testing.assert_allclose(mean, P - REWARDS * (P > 0), atol=1e-12)
 
 
@@ -165,11 +158,6 @@ def learn_rounds(rule, rounds, observed):
     return [first, *(jax.tree.map(itemgetter(t), rest) for t in range(len(observed)))]
 
 
-def same(got, expected):
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.mark.parametrize("rule", UNCHECKED, ids=lambda rule: rule.name)
 def test_a_round_without_feedback_changes_only_the_count(rule):
     states = learn_rounds(rule, make_rounds(7), np.arange(7) < 5)
@@ -201,18 +189,21 @@ def recording(rule):
     return rule._replace(update=update), given
 
 
+TEACHER = presets.full_information(**STEPS)
 WRAPPED_ORACLES = [
-    presets.full_information(**STEPS),
-    with_query_map(presets.full_information(**STEPS)),
-    with_preconditioner(presets.full_information(**STEPS), presets.preconditioners.by_row()),
-    with_exploration(presets.full_information(**STEPS)),
+    TEACHER,
+    with_query_map(TEACHER),
+    with_preconditioner(TEACHER, presets.preconditioners.by_row()),
+    with_exploration(TEACHER),
     with_exploration(
         adamw(tau=1.0, eta=0.1, estimator=estimators.full_information(), policy=policies.greedy())
     ),
 ]
 
 
-@pytest.mark.parametrize("rule", WRAPPED + WRAPPED_ORACLES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule", [presets.orag(), *WRAPPED, *WRAPPED_ORACLES], ids=lambda rule: rule.name
+)
 def test_only_oracles_are_given_labels(problem, rule):
     catalogue, stream = problem(times=1)
     rule, given = recording(rule)

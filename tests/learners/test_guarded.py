@@ -256,23 +256,3 @@ def test_changed_rows_change_for_static_retrieval_too():
     state = change_rows(guard, guard.init(jnp.eye(3)), lambda rows: 2 * rows)
     np.testing.assert_array_equal(state.theta, 2 * np.eye(3))
     np.testing.assert_array_equal(state.extra.static, 2 * np.eye(3))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: jr.guarded(jr.greedy(), 14.0),
-            "budget must be >= 14.9, the doubt that delta=0.05",
-        ),
-        (lambda: jr.guarded(jr.greedy(), 50, delta=1.0), r"delta must be in \(0, 1\), got 1.0"),
-        (lambda: jr.guarded(jr.greedy(), 50, epsilon=0.0), r"epsilon must be in \(0, 1\), got 0.0"),
-        (
-            lambda: jr.guarded(jr.greedy(k=3), 50),
-            "learner 'greedy' does not give the probability of each item: a guard needs one item",
-        ),
-    ],
-)
-def test_invalid_guards_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -1,4 +1,4 @@
-"""Learners that wrap others: exact exploration, valid compositions and refusals."""
+"""Learners that wrap others: exact exploration, and wrappers without effect."""
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +8,8 @@ import pytest
 from jaxret.environments.environment import Environment
 from jaxret.learners import presets
 from jaxret.learners.minibatch import adamw
-from jaxret.learners.replay import with_experience_replay
-from jaxret.learners.wrappers import with_exploration, with_preconditioner, with_query_map
-from jaxret.rules import policies, preconditioners, projections
+from jaxret.learners.wrappers import with_exploration, with_query_map
+from jaxret.rules import projections
 from jaxret.rules.query_maps import QueryMap
 from jaxret.simulation.scan import scan_rounds
 from jaxret.testing import quick_jit
@@ -92,47 +91,3 @@ def test_a_wrapper_without_effect_gives_the_same_rounds(problem, wrap):
     runs = both(catalogue, jax.random.key(0))
     np.testing.assert_array_equal(runs[0][1].item, runs[1][1].item)
     np.testing.assert_allclose(runs[0][0].theta, runs[1][0].theta, rtol=1e-5, atol=1e-7)
-
-
-SLATES = presets.greedy(**STEPS, k=2)
-REPLAYED = with_experience_replay(GREEDY)
-ADAMW = adamw(tau=1.0, eta=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: with_query_map(REPLAYED), "'greedy.replay' is not rank one: a query map needs"),
-        (lambda: with_query_map(ADAMW), "'adamw' is not rank one: a query map needs"),
-        (
-            lambda: with_preconditioner(REPLAYED, preconditioners.by_row()),
-            "'greedy.replay' is not rank one: a preconditioner needs the parts of a rank-one",
-        ),
-        (
-            lambda: with_query_map(with_query_map(GREEDY)),
-            "'greedy.linear' already has the query map 'linear': give one",
-        ),
-        (
-            lambda: with_preconditioner(presets.row_steps(), preconditioners.by_row()),
-            "'row_steps' already has the preconditioner 'by_row': give one",
-        ),
-        (
-            lambda: with_experience_replay(REPLAYED),
-            "'greedy.replay' is not rank one: experience replay needs",
-        ),
-        (
-            lambda: with_exploration(SLATES),
-            "policy 'greedy' with k=2 does not give the probability",
-        ),
-        (
-            lambda: with_exploration(with_experience_replay(SLATES)),
-            "learner 'greedy.replay' does not give the probability of each item",
-        ),
-        (lambda: with_exploration(GREEDY, 1.5), r"epsilon must be in \[0, 1\], got 1.5"),
-        (lambda: policies.exploring(policies.greedy(), epsilon=-1.0), "epsilon must be in"),
-    ],
-)
-def test_wrappers_that_do_not_compose_are_refused(make, message):
-    with pytest.raises(ValueError, match=message) as refused:
-        make()
-    assert "\n" not in str(refused.value)

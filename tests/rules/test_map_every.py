@@ -267,12 +267,6 @@ def test_replayed_rewards_belong_to_the_tile_of_the_round_before_them(problem):
     same(replayed.extra[0], state.extra, tolerance=1e-6)
 
 
-@pytest.mark.parametrize("every", [0, 2.5])
-def test_bad_tile_lengths_are_refused(every):
-    with pytest.raises(ValueError, match=f"map_every must be a whole number >= 1, got {every}"):
-        presets.mapped(map_every=every)
-
-
 def test_blocks_that_do_not_fit_a_tile_are_refused(problem):
     catalogue, stream = problem()
     for every, block, message in (

@@ -49,25 +49,6 @@ def test_the_docstring_names_the_files_of_a_round():
     assert {file for file in run if "/jaxret/" in file} <= files
 
 
-def test_an_oracle_alone_is_given_the_labels():
-    given = []
-
-    def watched(learner):
-        def update(state, query, choice, feedback):
-            given.append(feedback.labels is not None)
-            return learner.update(state, query, choice, feedback)
-
-        return learner._replace(update=update)
-
-    labels = jnp.zeros((2, 1), jnp.int32)
-    stream = Stream(queries=jnp.ones((2, 4)), labels=labels, order=jnp.arange(2))
-    for learner in (presets.orag(), presets.full_information()):
-        one_round = partial(scan_rounds, watched(learner), environment=Environment(), stream=stream)
-        jax.eval_shape(one_round, learner.init(jnp.eye(4)), key=jax.random.key(0))
-    assert set(given[: len(given) // 2]) == {False}
-    assert set(given[len(given) // 2 :]) == {True}
-
-
 def test_rounds_answered_from_outside_are_those_of_the_program():
     keys = jax.random.split(jax.random.key(2), 2)
     theta = jax.random.normal(keys[0], (9, 4))
