@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxret as jr
+from jaxret.environments.environment import Environment
 from jaxret.environments.interventions import Delay
 from jaxret.simulation import streams
 from jaxret.types import Catalogue, Stream
@@ -48,6 +49,13 @@ def make_task(items=12, width=8, queries=60, seed=0, **options) -> jr.Task:
     vectors = unit(0.5 * theta[labels] + 0.6 * habit[labels] + 0.2 * noise)
     options = {"ids": [f"tool_{i}" for i in range(items)], "name": "small"} | options
     return jr.Task.from_arrays(theta, vectors, labels, **options)
+
+
+def coming_and_going(items=40, **effects) -> Environment:
+    """Let a quarter of the tools come in round 30, a quarter go in round 50, the rest in 100."""
+    ids = np.arange(items)
+    arrives, leaves = np.where(ids % 4 == 1, 30, 0), np.where(ids % 4 == 2, 50, 100)
+    return Environment(arrives=jnp.asarray(arrives), leaves=jnp.asarray(leaves), **effects)
 
 
 def fixed_delay(rounds) -> Delay:

@@ -1,6 +1,7 @@
 """Settings and compositions that are refused, each with one line that says why."""
 
 import jax.numpy as jnp
+import optax
 import pytest
 
 import jaxret as jr
@@ -52,6 +53,11 @@ REFUSED = [
         "learner 'greedy.replay' does not give the probability of each item",
     ),
     (lambda: jr.with_exploration(GREEDY, 1.5), r"epsilon must be in \[0, 1\], got 1.5"),
+    (
+        lambda: jr.minibatch("mine", None, tau=0.3, batch=5),
+        "optimiser must be a transformation of optax, such as optax.sgd.*, got None",
+    ),
+    (lambda: jr.minibatch("mine", optax.sgd(0.1), tau=0.3, batch=0), "batch must be >= 1, got 0"),
     (lambda: policies.exploring(policies.greedy(), epsilon=-1.0), "epsilon must be in"),
 ]
 
