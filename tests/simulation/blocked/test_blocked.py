@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from jaxret.environments.environment import Environment, simulated_reranker
-from jaxret.learners import presets, rank_one
+from jaxret.learners import presets
 from jaxret.learners.bandits.perceptrons import banditron
 from jaxret.learners.learner import Learner
-from jaxret.rules import estimators, policies, projections, schedules
+from jaxret.rules import projections, schedules
 from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Catalogue, Stream
+from tests.problems import coming_and_going, same
 
 ITEMS, ROUNDS = 40, 100  # 20 queries, five times each
 TAU, ETA = 0.2, 0.02
@@ -83,28 +84,22 @@ class Case(NamedTuple):
     eta: Callable = lambda t: ETA
 
 
-IDS = np.arange(ITEMS)
-COMES_AND_GOES = Environment(
-    arrives=np.where(IDS % 4 == 1, 30, 0),
-    leaves=np.where(IDS % 4 == 2, 50, ROUNDS),  # no items in the last block's padding
+COMES_AND_GOES = coming_and_going()
+NOISE, RERANKER = (
+    Environment(noise_rate=RHO),
+    Environment(reranker=simulated_reranker(accuracy=0.8)),
 )
-EVERYTHING = COMES_AND_GOES._replace(noise_rate=RHO, reranker=simulated_reranker(accuracy=0.8))
-NOISE, RERANKER = Environment(noise_rate=RHO), Environment(reranker=EVERYTHING.reranker)
+EVERYTHING = coming_and_going(noise_rate=RHO, reranker=RERANKER.reranker)
 SET = {"tau": TAU, "eta": ETA}
 SPHERE, BALL = {"projection": projections.sphere()}, {"projection": projections.ball()}
 FREE = {"projection": projections.none()}
 ORAG = presets.orag(**SET, **FREE)
 TAPERED = presets.orag(**SET, **SPHERE, schedule=schedules.inverse_sqrt())
+ONE_ROW = presets.chosen_only(**SET, **SPHERE)
 BANDITRON = banditron(**SET, **BALL, epsilon=EPSILON)
 TEACHER = presets.full_information(**SET, **FREE)
 GREEDY = presets.greedy(**SET, **FREE, schedule=schedules.cosine(rounds=80))
-DEBIASED = rank_one.rank_one(
-    "debiased",
-    estimator=estimators.debiased(noise_rate=RHO),
-    policy=policies.softmax(),
-    **SET,
-    **BALL,
-)
+DEBIASED = presets.debiased(**SET, **BALL, noise_rate=RHO)
 
 
 def tapered(t):
@@ -120,14 +115,7 @@ CASES = [
     Case("algorithm 1, tapered", TAPERED, NOISE, equation_4, to_sphere, from_p, tapered),
     Case("algorithm 2", presets.orag(**SET, **BALL, k=4), RERANKER, equation_4, to_ball, None),
     Case("algorithm 3", ORAG, COMES_AND_GOES, equation_4, as_is, from_p),
-    Case(
-        "appendix B.2",
-        presets.chosen_only(**SET, **SPHERE),
-        EVERYTHING,
-        appendix_b2,
-        to_sphere,
-        from_p,
-    ),
+    Case("appendix B.2", ONE_ROW, EVERYTHING, appendix_b2, to_sphere, from_p),
     Case("banditron", BANDITRON, COMES_AND_GOES, perceptron, to_ball, epsilon_greedy),
     Case("greedy", GREEDY, EVERYTHING, likelihood, as_is, certain, half_a_cosine),
     Case("oracle", TEACHER, Environment(), gradient, as_is, certain),
@@ -157,24 +145,23 @@ def run(request, problem):
             return jax.jit(lambda s: how(case.learner, s, case.environment, stream, key))(state)
 
         blocks = partial(simulate_blocked, block=24, tile=8)  # 100 is not a multiple of 24
-        both = Run(case, catalogue, stream, scan=finish(scan_rounds), blocked=finish(blocks))
-        return both._replace(
-            **jax.tree.map(np.asarray, {k: v for k, v in both._asdict().items() if k != "case"})
-        )
+        both = finish(scan_rounds), finish(blocks)
+        return Run(case, *jax.device_get((catalogue, stream, *both)))
 
 
 def written_in_numpy(run):
     """Compute the final Theta, and p, availability, labels and logits of each round, [T, I]."""
     case, (_, trace), seen = run.case, run.scan, []
     theta = case.project(run.catalogue.theta)
+    arrives, leaves = jax.device_get((case.environment.arrives, case.environment.leaves))
     for t, query in enumerate(run.stream.order):
         q, here = run.stream.queries[query], run.catalogue.available
-        if case.environment.arrives is not None:
-            here = here & (case.environment.arrives <= t) & (t < case.environment.leaves)
+        if arrives is not None:
+            here = here & (arrives <= t) & (t < leaves)
         z = np.where(here, theta @ q / TAU, -np.inf)
         p = np.exp(z - z.max())
         p /= p.sum()
-        right = np.isin(IDS, run.stream.labels[query]) & here
+        right = np.isin(np.arange(ITEMS), run.stream.labels[query]) & here
         c = case.c(p, trace.item[t], trace.propensity[t], trace.reward[t], right)
         theta = case.project(theta - case.eta(t) / TAU * np.outer(c, q))
         seen.append((p, here, right, np.where(here, z, 0)))
@@ -217,17 +204,13 @@ def test_the_recorded_propensity_is_that_of_the_draw(run):
 
 def test_only_noisy_rewards_differ_from_the_truth(run):
     trace = run.scan[1]
-    wrong = (trace.reward != trace.success).mean()
-    if run.case.environment.noise_rate is None:
-        assert wrong == 0
-    else:
-        assert abs(wrong - RHO) < 4 * np.sqrt(RHO * (1 - RHO) / ROUNDS)
+    wrong, rate = (trace.reward != trace.success).mean(), run.case.environment.noise_rate or 0
+    assert abs(wrong - rate) <= 4 * np.sqrt(rate * (1 - rate) / ROUNDS)
 
 
 def test_the_blocked_form_is_the_scan(run):
     np.testing.assert_array_equal(run.blocked[1].item, run.scan[1].item)
-    for a, b in zip(jax.tree.leaves(run.blocked), jax.tree.leaves(run.scan), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+    same(run.blocked, run.scan, tolerance=1e-9)
 
 
 def test_draws_of_the_environment_are_independent_of_the_policys(problem):
@@ -235,9 +218,8 @@ def test_draws_of_the_environment_are_independent_of_the_policys(problem):
     rule = banditron(tau=TAU, eta=0.0, epsilon=0.5, **FREE)
     environment, key = Environment(noise_rate=0.3), jax.random.key(6)
     state = rule.init(*catalogue)
-    trace = jax.tree.map(
-        np.asarray, jax.jit(lambda s: scan_rounds(rule, s, environment, stream, key)[1])(state)
-    )
+    run = jax.jit(lambda s: scan_rounds(rule, s, environment, stream, key)[1])
+    trace = jax.device_get(run(state))
     wrong, explored = trace.reward != trace.success, trace.propensity < 0.5
     for bits in (wrong[explored], wrong[~explored]):  # 400 rounds each
         assert abs(bits.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(bits))
