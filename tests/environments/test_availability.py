@@ -41,23 +41,3 @@ def test_the_part_is_drawn_by_the_seed():
     one, same, other = (availability.later(50, 0.5, at=9, seed=seed).arrives for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, same)
     assert (one != other).any()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: availability.later(9, 1.0, at=1), r"share must be in \[0, 1\), got 1.0"),
-        (lambda: availability.leaving(9, 0.5, at=-1), "at must be >= 0, got -1"),
-        (
-            lambda: availability.away(9, 0.5, leaves=3, back=3),
-            r"leaves must be in 0 .. back - 1 = 2",
-        ),
-        (
-            lambda: availability.one_by_one(9, 0.5, first=3, last=2),
-            "first must be in 0 .. last=2, got",
-        ),
-    ],
-)
-def test_settings_outside_their_range_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

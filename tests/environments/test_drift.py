@@ -76,18 +76,3 @@ def test_tools_are_chosen_for_the_query_as_it_is_asked(task, learner):
         assert scores[item] >= scores.max() - 1e-5
     plain = jr.simulate(learner, task, exposures=2)
     assert (plain.trace.item != run.trace.item).mean() > 0.2
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: drift.swapped([[0], [0]], at=1), "tools that are a label must be two or more"),
-        (lambda: drift.swapped([[0], [1]], at=-1), "at must be >= 0, got -1"),
-        (lambda: drift.swapped([[0], [1]], share=0.0, at=1), r"share must be in \(0, 1\], got 0"),
-        (lambda: drift.turning(np.ones((3, 5)), angle=1.0, rounds=9), "must be even, .* got 5"),
-        (lambda: drift.turning(np.ones((3, 4)), angle=1.0, rounds=0), "rounds must be >= 1, got 0"),
-    ],
-)
-def test_bad_arguments_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
