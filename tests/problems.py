@@ -1,5 +1,7 @@
 """Small random retrieval problems that many tests share."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,3 +69,15 @@ def same(got, expected, tolerance=0.0):
     """Compare two trees of arrays: exactly, or up to a relative and absolute tolerance."""
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def enumerated_inclusion(p, k):
+    """Compute P(item among the first k) for sequential sampling without replacement."""
+    chance = np.zeros(len(p))
+    for drawn in itertools.permutations(range(len(p)), k):
+        left, together = 1.0, 1.0
+        for item in drawn:
+            together *= p[item] / left if p[item] > 0 else 0.0
+            left -= p[item]
+        chance[list(drawn)] += together
+    return chance

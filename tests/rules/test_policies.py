@@ -1,13 +1,12 @@
 """Frequencies of many samples (fixed seed) against enumerated probabilities."""
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxret.rules import policies
+from tests.problems import enumerated_inclusion
 
 DRAWS = 20_000
 LOGITS = jnp.array([0.3, -jnp.inf, 1.2, 0.0, -0.7])
@@ -26,18 +25,6 @@ def inclusion(items, n=5):
     """Compute the share of slates that contain each item, and the standard error of this share."""
     inside = (items[:, :, None] == np.arange(n)).any(axis=1)
     return inside.mean(axis=0), inside.std(axis=0) / np.sqrt(len(items))
-
-
-def enumerated_inclusion(p, k):
-    """Compute P(item among the first k) for sequential sampling without replacement."""
-    chance = np.zeros(len(p))
-    for drawn in itertools.permutations(range(len(p)), k):
-        left, together = 1.0, 1.0
-        for item in drawn:
-            together *= p[item] / left if p[item] > 0 else 0.0
-            left -= p[item]
-        chance[list(drawn)] += together
-    return chance
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

@@ -40,10 +40,8 @@ def test_the_docstring_names_the_files_of_a_round():
 
     sys.setprofile(note)
     try:
-        start = greedy.init(jnp.eye(4))
-        jax.eval_shape(
-            partial(scan_rounds, greedy), start, Environment(), stream, jax.random.key(0)
-        )
+        given = greedy.init(jnp.eye(4)), Environment(), stream, jax.random.key(0)
+        jax.eval_shape(partial(scan_rounds, greedy), *given)
     finally:
         sys.setprofile(None)
     assert {file for file in run if "/jaxret/" in file} <= files

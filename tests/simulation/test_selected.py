@@ -41,11 +41,7 @@ def test_the_reward_is_the_selectors_where_it_gives_one():
 def test_the_selector_is_shown_tools_ranked_with_the_prior_scores():
     scores = np.random.default_rng(0).random((60, 12))
     known = make_task(prior=scores)
-    run = jr.simulate(
-        jr.hybrid(lexical=0.5, k=3),
-        known,
-        rounds=20,
-        select=lambda queries, items: np.zeros(len(items), int),
-    )
+    first = lambda queries, items: np.zeros(len(items), int)  # noqa: E731
+    run = jr.simulate(jr.hybrid(lexical=0.5, k=3), known, rounds=20, select=first)
     best = (known.queries @ known.theta.T + scores).argmax(axis=1)
     np.testing.assert_array_equal(run.trace.item[0], best[run.order[0]])
