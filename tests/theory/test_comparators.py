@@ -1,17 +1,12 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxret.theory.comparators import hindsight, margin, proximal
-
-
-def gradient(theta, queries, labels, tau, counts):
-    """Compute the gradient of sum_t l_t in NumPy float64."""
-    z = queries @ theta.T / tau
-    p = np.exp(z - z.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    return (counts[:, None] * (p - np.eye(len(theta))[labels[:, 0]])).T @ queries / tau
+from tests.theory.conftest import losses_and_steps
 
 
 def solve(solver, *arrays):
@@ -95,10 +90,9 @@ def test_the_proximal_comparator_satisfies_its_optimality_condition():
     for tau in (0.1, 1.0):
         got = solve(solver, queries, labels, theta_1, counts, tau)
         assert got.converged
-        pull = (np.asarray(got.theta) - theta_1) / eta
-        np.testing.assert_allclose(
-            gradient(np.asarray(got.theta), queries, labels, tau, counts), -pull, atol=1e-7
-        )
+        _, c = losses_and_steps(got.theta, queries, labels, tau)
+        gradient = (counts[:, None] * c).T @ queries / tau
+        np.testing.assert_allclose(gradient, -(got.theta - theta_1) / eta, atol=1e-7)
 
 
 def test_the_certificates_hold_for_a_search_that_stops_early():
@@ -127,10 +121,8 @@ def test_float32_reaches_the_default_tolerance_in_a_few_iterations():
     rng = np.random.default_rng(3)
     queries = rng.normal(size=(500, 32)).astype(np.float32) / np.sqrt(32)
     theta_1 = rng.normal(size=(60, 32)).astype(np.float32) / np.sqrt(32)
-    labels = jnp.asarray(rng.integers(0, 60, (500, 1)))
-    got = jax.jit(lambda q, l, t: proximal(q, l, t, eta=1e-4, tau=0.05))(
-        jnp.asarray(queries), labels, jnp.asarray(theta_1)
-    )
+    labels = rng.integers(0, 60, (500, 1))
+    got = jax.jit(partial(proximal, eta=1e-4, tau=0.05))(queries, labels, theta_1)
     assert got.theta.dtype == jnp.float32
     assert got.converged
     assert got.iterations <= 10

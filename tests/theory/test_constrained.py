@@ -6,26 +6,20 @@ import numpy as np
 import pytest
 
 from jaxret.theory.comparators import in_ball, losses
+from tests.theory.conftest import losses_and_steps, unit
 
 RADIUS, TAU = 1.0, 0.3
 
 
 def make_data(items=6, width=4, queries=15, seed=0):
     rng = np.random.default_rng(seed)
-    q = rng.normal(size=(queries, width))
-    q /= np.linalg.norm(q, axis=1, keepdims=True)
+    q = unit(rng.normal(size=(queries, width)))
     return q, rng.integers(0, items, (queries, 1)), rng.normal(size=(items, width))
 
 
 def loss_and_gradient(theta, q, labels):
-    """Compute the summed cross-entropy and (p - 1[label])^T q / tau with NumPy."""
-    z = q @ theta.T / TAU
-    p = np.exp(z - z.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    rows = np.arange(len(q))
-    loss = -np.log(p[rows, labels[:, 0]]).sum()
-    p[rows, labels[:, 0]] -= 1.0
-    return loss, p.T @ q / TAU
+    losses, c = losses_and_steps(theta, q, labels, TAU)
+    return losses.sum(), c.T @ q / TAU
 
 
 COMPILED = jax.jit(partial(in_ball, tau=TAU, tolerance=1e-10), static_argnames="radius")

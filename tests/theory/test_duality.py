@@ -8,21 +8,18 @@ from scipy.special import logsumexp
 
 import jaxret as jr
 from jaxret.theory import duality, rerun
+from tests.theory.conftest import near_tools
 
 TAU = 0.2
 
 
 @pytest.fixture(scope="module")
 def task():
-    rng = np.random.default_rng(5)
-    theta = rng.normal(size=(6, 4))
-    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
-    labels = rng.integers(6, size=(30, 2))
-    labels[::2, 1] = -1  # one right tool, or two
-    labels[labels[:, 0] == labels[:, 1], 1] = -1
-    queries = theta[labels[:, 0]] + 0.7 * rng.normal(size=(30, 4))
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    return jr.Task.from_arrays(theta, queries, labels, name="six")
+    """Make a task whose queries have one right tool, or two."""
+    made = near_tools(items=6, width=4, queries=30, noise=0.7, seed=5)
+    first = made.labels[:, 0]
+    second = np.where(np.arange(30) % 2, (first + 1 + first % 3) % 6, -1)
+    return jr.Task.from_arrays(made.theta, made.queries, np.stack([first, second], axis=1))
 
 
 LEARNERS = {
@@ -35,8 +32,7 @@ LEARNERS = {
 
 
 def simulate(learner, task):
-    oracle = learner.facts.oracle
-    environment = None if oracle else jr.label_noise(0.2)
+    environment = None if learner.facts.oracle else jr.label_noise(0.2)
     return jr.simulate(learner, task, exposures=2, seeds=3, environment=environment)
 
 
