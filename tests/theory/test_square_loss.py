@@ -19,7 +19,7 @@ def test_inverse_gaps_pay_for_regret_with_the_squared_error():
     for items in (2, 5, 30):
         for over in (0.1, 1.0, 20.0):
             gamma = over * items
-            f, true = np.moveaxis(rng.beta(0.4, 0.4, size=(60, 2, items)), 1, 0)
+            f, true = np.moveaxis(rng.beta(0.4, 0.4, size=(2000, 2, items)), 1, 0)
             p = np.asarray(choose(f, np.ones(items, bool), over))
             regret = np.sum(p * (true.max(axis=1, keepdims=True) - true), axis=1)
             paid = 2 * items / gamma + gamma / 4 * np.sum(p * (f - true) ** 2, axis=1)

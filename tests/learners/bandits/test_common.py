@@ -12,7 +12,7 @@ from jaxret.learners import bandits
 from jaxret.learners.registry import factories
 from jaxret.testing import check_learner, quick_jit
 from jaxret.types import Choice, Feedback
-from tests.learners.bandits.conftest import make_rounds
+from tests.learners.bandits.rounds import make_rounds
 
 NAMES = bandits.__all__
 DOCUMENTS, NEW = np.eye(4, 6, dtype=np.float32), np.eye(6, dtype=np.float32)[4]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jaxret.learners.bandits.success_prior import success_prior
+from tests.learners.bandits.rounds import compute, make_rounds, taught
 
 TAU, ETA, A, B = 0.3, 0.02, 1.5, 4.0
 SETTINGS = {"tau": TAU, "eta": ETA, "successes": A, "failures": B}
@@ -31,10 +32,8 @@ def slope(theta, *rest, step=1e-6):
 
 
 @pytest.mark.parametrize("start", ["document", "zero"])
-def test_rows_descend_on_the_likelihood_and_tools_count_their_rewards(
-    rounds, taught, compute, start
-):
-    world = rounds(rounds=20)
+def test_rows_descend_on_the_likelihood_and_tools_count_their_rewards(start):
+    world = make_rounds(rounds=20)
     learner = success_prior(**SETTINGS, start=start)
     state = taught(learner, world)[-1]
     theta, a, b = world.theta * (start == "document"), np.full(5, A), np.full(5, B)
@@ -57,16 +56,3 @@ def test_rows_descend_on_the_likelihood_and_tools_count_their_rewards(
     np.testing.assert_allclose(logits, z, atol=1e-6)
     np.testing.assert_allclose(scores, z, atol=1e-6)
     np.testing.assert_array_equal(probabilities, np.arange(5) == z.argmax())
-
-
-def test_failures_lower_the_rank_of_a_tool_for_every_query(rounds, taught, compute):
-    """Tool 0 fails for queries that are orthogonal to the query for which it is ranked."""
-    world = rounds(items=2, width=3, rounds=30)
-    world.theta[:] = [[1, 0, 0], [0.9, 0.1, 0]]
-    world.queries[:], world.items[:], world.rewards[:] = [0, 0, 1], 0, 0
-    learner = success_prior(**SETTINGS)
-    states = taught(learner, world)
-    query = np.array([1.0, 0.0, 0.0])
-    before, after = (compute(learner.logits, states[t], query) for t in (0, -1))
-    assert before[0] > before[1]
-    assert after[0] < after[1]
