@@ -10,6 +10,7 @@ import jaxret as jr
 from jaxret.environments.environment import Environment
 from jaxret.environments.interventions import Delay
 from jaxret.simulation import streams
+from jaxret.testing import quick_jit
 from jaxret.types import Catalogue, Stream
 
 
@@ -81,3 +82,19 @@ def enumerated_inclusion(p, k):
             left -= p[item]
         chance[list(drawn)] += together
     return chance
+
+
+def check_shown(rule, state, query, exact, draws=20_000):
+    """Compare probabilities, propensities and frequencies of the tools shown with exact ones."""
+
+    @quick_jit
+    def computed(state, query, key):
+        slates = jax.vmap(rule.act, (None, None, 0))(state, query, jax.random.split(key, draws))
+        return rule.probabilities(state, query), slates
+
+    probabilities, slates = jax.device_get(computed(state, query, jax.random.key(7)))
+    np.testing.assert_allclose(probabilities, exact, atol=1e-6)
+    items = slates.items[:, 0]
+    np.testing.assert_allclose(slates.propensity[:, 0], exact[items], rtol=1e-5)
+    often = np.bincount(items, minlength=len(exact)) / draws
+    assert (np.abs(often - exact) <= 4.5 * np.sqrt(exact * (1 - exact) / draws) + 1e-9).all()
