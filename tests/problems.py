@@ -98,3 +98,13 @@ def check_shown(rule, state, query, exact, draws=20_000):
     np.testing.assert_allclose(slates.propensity[:, 0], exact[items], rtol=1e-5)
     often = np.bincount(items, minlength=len(exact)) / draws
     assert (np.abs(often - exact) <= 4.5 * np.sqrt(exact * (1 - exact) / draws) + 1e-9).all()
+
+
+def slope(loss, at, step=1e-6):
+    """Differentiate a function of an array by central differences."""
+    found, way = np.zeros_like(at), np.zeros_like(at)
+    for place in np.ndindex(at.shape):
+        way[place] = step
+        found[place] = (loss(at + way) - loss(at - way)) / (2 * step)
+        way[place] = 0
+    return found

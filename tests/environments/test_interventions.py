@@ -32,7 +32,6 @@ GREEDY = Family(jr.greedy, jr.greedy)
 
 @functools.cache
 def plain(learner, seed):
-    """Compile the rounds of a stream without interventions."""
     key = jax.random.key(seed)
     return jax.jit(lambda state, stream: scan_rounds(learner, state, Environment(), stream, key))
 
@@ -407,7 +406,6 @@ def test_seeds_under_vmap_are_the_seeds_one_by_one(sixteen, all_effects, whole):
 
 @pytest.mark.parametrize("oracle", [False, True])
 def test_no_effect_gives_labels_to_a_learner_that_is_no_oracle(sixteen, all_effects, oracle):
-    """Check the feedback and the memory of the interventions."""
     told = []
     inner = (jr.full_information if oracle else jr.greedy)(tau=0.3)
 

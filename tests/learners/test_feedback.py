@@ -23,7 +23,7 @@ from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
-from tests.problems import same
+from tests.problems import same, slope
 
 LOGITS = np.array([0.3, -np.inf, 1.2, 0.0, -0.7])
 P = np.exp(LOGITS) / np.exp(LOGITS).sum()
@@ -44,16 +44,6 @@ def c_of(estimator, items, propensity, reward):
         return np.asarray(run(LOGITS, choice, Feedback(np.asarray(reward, float))))
 
 
-def finite_differences(loss, step=1e-6):
-    """Differentiate a function of the available items' logits; the others have derivative 0."""
-    slope = np.zeros(len(LOGITS))
-    for i in AVAILABLE:
-        up, down = LOGITS.copy(), LOGITS.copy()
-        up[i], down[i] = up[i] + step, down[i] - step
-        slope[i] = (loss(up) - loss(down)) / (2 * step)
-    return slope
-
-
 def expected_loss(logits, item, mean):
     """Compute the mean of -log P(y | item) over bits y with the given mean."""
     p = np.exp(logits) / np.exp(logits).sum()
@@ -66,7 +56,7 @@ def test_a_soft_reward_moves_by_the_gradient_of_the_expected_loss(item):
     failure = -away * P[item] / (1 - P[item])
     for reward in (0.0, 0.2, 0.5, 0.85, 1.0):
         got = c_of(LIKELIHOOD, item, 0.9, reward)
-        expected = finite_differences(partial(expected_loss, item=item, mean=reward))
+        expected = slope(partial(expected_loss, item=item, mean=reward), LOGITS)
         np.testing.assert_allclose(got, expected, atol=1e-8)
         np.testing.assert_allclose(got, reward * away + (1 - reward) * failure, rtol=1e-12)
 
@@ -97,9 +87,7 @@ def test_with_a_reward_for_each_item_of_a_slate_equation_4_is_unbiased(chances):
 def test_the_likelihood_of_a_slate_is_the_gradient_of_the_summed_loss():
     items = [0, 4, 2]
     got = c_of(LIKELIHOOD, items, np.ones(3), REWARDS[items])
-    expected = finite_differences(
-        lambda z: sum(expected_loss(z, item, REWARDS[item]) for item in items)
-    )
+    expected = slope(lambda z: sum(expected_loss(z, i, REWARDS[i]) for i in items), LOGITS)
     np.testing.assert_allclose(got, expected, atol=1e-8)
 
 

@@ -59,8 +59,6 @@ def with_missing_feedback_as_failure(inner):
 
 
 def reporting(inner, change):
-    """Report propensities that were changed."""
-
     def act(state, q, key):
         slate = inner.act(state, q, key)
         return slate._replace(propensity=change(slate.propensity, key))

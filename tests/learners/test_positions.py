@@ -14,7 +14,6 @@ from jaxret.types import Slate
 
 
 def drawn_one_after_the_other(p, slate):
-    """Compute the formula in float64."""
     p = np.asarray(p, np.float64)
     return [p[item] / (1 - p[list(slate[:j])].sum()) for j, item in enumerate(slate)]
 

@@ -22,7 +22,6 @@ def problem():
 
 
 def taught(rule, state, query, label):
-    """Update a learner once with the label of a query."""
     choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
     return rule.update(state, query, choice, Feedback(jnp.asarray(0.0), labels=jnp.array([label])))
 

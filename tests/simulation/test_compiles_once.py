@@ -24,7 +24,6 @@ monitoring.register_event_duration_secs_listener(_count)
 
 
 def programs(call: Callable[[], object]) -> int:
-    """Count the programs that a call compiles."""
     before = len(COMPILED)
     call()
     return len(COMPILED) - before

@@ -1,6 +1,6 @@
 """The results of a run: accuracy with its error, curves, states, plots and tables."""
 
-import builtins
+import sys
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -110,13 +110,6 @@ def test_a_frame_has_a_row_for_each_round(run):
 
 
 def test_without_pandas_the_command_is_given(run, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "pandas":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="a frame needs pandas: pip install pandas"):
         run.frame()

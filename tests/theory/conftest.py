@@ -29,14 +29,14 @@ def near_tools(items, width, queries, noise, seed) -> jr.Task:
 
 
 def losses_and_steps(theta, queries, labels, tau):
-    """Compute -log p[label] [N] and p - 1[label] [N, I] in float64, for one label a query."""
+    """Compute -log p of the labels [N] and p - target [N, I] in float64; -1 pads labels [N, L]."""
     z = np.float64(queries) @ np.float64(theta).T / tau
-    right = np.eye(len(theta))[np.ravel(labels)]
-    return logsumexp(z, axis=1) - (z * right).sum(axis=1), softmax(z, axis=1) - right
+    right = (np.asarray(labels)[:, :, None] == np.arange(len(theta))).any(axis=1)
+    target = right / right.sum(axis=1, keepdims=True)
+    return logsumexp(z, axis=1) - (z * target).sum(axis=1), softmax(z, axis=1) - target
 
 
 def stated(run, against=None):
-    """Return the statements about a run by their names."""
     return {one.name: one for one in jr.bounds(run, against)}
 
 

@@ -10,7 +10,6 @@ from tests.theory.conftest import losses_and_steps
 
 
 def solve(solver, *arrays):
-    """Compile and run a solver in float64, with NumPy inputs and outputs."""
     with jax.enable_x64(True):
         return jax.tree.map(np.asarray, jax.jit(solver)(*map(jnp.asarray, arrays)))
 

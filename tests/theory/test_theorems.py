@@ -22,7 +22,6 @@ NOISY = ["label noise", "wrong rewards as frequent for every tool"]
 
 @pytest.fixture(scope="module")
 def closest(toy):
-    """Compute the proximal comparator."""
     counts = np.full(len(toy.queries), 8.0, np.float32)
     find = jax.jit(partial(proximal, eta=ETA, tau=TAU))
     return find(toy.queries, toy.labels, toy.theta_1, counts=counts)

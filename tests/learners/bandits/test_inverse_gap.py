@@ -6,9 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from jaxret.learners.bandits.inverse_gap import draw, fastcb, inverse_gap, squarecb
 from tests.learners.bandits.rounds import compute, make_rounds, taught
+from tests.problems import slope
 
 RNG = np.random.default_rng(0)
 AVAILABLE = np.array([True, False, True, True, True, True])
@@ -16,7 +18,6 @@ ETA, TAU, CENTRE, GAMMA = 0.4, 0.2, 0.3, 30.0
 
 
 def weights(means, gamma_over_k, reweighted=False, available=None):
-    """Compute the probabilities of the tools."""
     available = np.ones(len(means), bool) if available is None else available
     fn = partial(inverse_gap, reweighted=reweighted)
     return compute(fn, np.asarray(means, float), available, gamma_over_k)
@@ -65,22 +66,12 @@ def test_tools_are_drawn_with_their_probabilities():
     np.testing.assert_array_equal(slates.propensity, probabilities[slates.items])
 
 
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
-
-
-def slope(loss, at, step=1e-6):
-    """Differentiate a function of a vector by central differences."""
-    ways = step * np.eye(len(at))
-    return np.array([(loss(at + way) - loss(at - way)) / (2 * step) for way in ways])
-
-
 def square_loss(z, y):
     return 0.5 * (z - y) ** 2
 
 
 def log_loss(z, y):
-    p = sigmoid(z / TAU)
+    p = expit(z / TAU)
     return -y * np.log(p) - (1 - y) * np.log(1 - p)
 
 
@@ -121,7 +112,7 @@ def test_learners_weight_the_inverse_gaps_of_their_scores(name):
     queries = world.queries[:5]
     scores = compute(learner.scores, state, queries)
     linear = queries @ state.theta.T + state.extra
-    f = linear if name == "squarecb" else sigmoid(linear / TAU)
+    f = linear if name == "squarecb" else expit(linear / TAU)
     np.testing.assert_allclose(scores[:, :4], f[:, :4], atol=1e-12)
     probabilities = compute(jax.vmap(learner.probabilities, (None, 0)), state, queries)
     for got, means in zip(probabilities, np.clip(f[:, :4], 0, 1), strict=True):

@@ -23,7 +23,6 @@ FIRST, RIDGE, SHAPE, RATE = RNG.normal(size=5), 0.6, 2.5, 1.5
 
 
 def posterior(n):
-    """Return the posterior of the first n observations, in float64."""
     return jax.tree.map(itemgetter(n), all_posteriors())
 
 
@@ -180,7 +179,6 @@ def frequencies(learner, state, queries, n=10_000):
 
 
 def test_frequencies_of_lints_are_those_of_a_normal_distribution():
-    """Since w (x_0 - x_1) is normal."""
     world, alpha, ridge = make_rounds(items=2, rounds=12), 0.4, 0.8
     learner, queries = lints(alpha=alpha, ridge=ridge), world.queries[:4]
     state = taught(learner, world)[-1]

@@ -1,10 +1,13 @@
 """A success prior per tool: its odds, and gradient steps on the likelihood."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from jaxret.learners.bandits.success_prior import success_prior
 from tests.learners.bandits.rounds import compute, make_rounds, taught
+from tests.problems import slope
 
 TAU, ETA, A, B = 0.3, 0.02, 1.5, 4.0
 SETTINGS = {"tau": TAU, "eta": ETA, "successes": A, "failures": B}
@@ -21,16 +24,6 @@ def loss(theta, query, a, b, item, y):
     return -y * np.log(p) - (1 - y) * np.log(1 - p)
 
 
-def slope(theta, *rest, step=1e-6):
-    """Differentiate the loss by central differences."""
-    grad = np.zeros_like(theta)
-    for where in np.ndindex(theta.shape):
-        up, down = theta.copy(), theta.copy()
-        up[where], down[where] = up[where] + step, down[where] - step
-        grad[where] = (loss(up, *rest) - loss(down, *rest)) / (2 * step)
-    return grad
-
-
 @pytest.mark.parametrize("start", ["document", "zero"])
 def test_rows_descend_on_the_likelihood_and_tools_count_their_rewards(start):
     world = make_rounds(rounds=20)
@@ -38,7 +31,7 @@ def test_rows_descend_on_the_likelihood_and_tools_count_their_rewards(start):
     state = taught(learner, world)[-1]
     theta, a, b = world.theta * (start == "document"), np.full(5, A), np.full(5, B)
     for q, item, y in zip(world.queries, world.items, world.rewards, strict=True):
-        theta = theta - ETA * slope(theta, q, a, b, item, y)
+        theta = theta - ETA * slope(partial(loss, query=q, a=a, b=b, item=item, y=y), theta)
         if start == "document":
             theta /= np.linalg.norm(theta, axis=1, keepdims=True)
         a[item] += y
