@@ -28,10 +28,7 @@ REFUSED = [
     (lambda: availability.later(9, 1.0, at=1), r"share must be in \[0, 1\), got 1.0"),
     (lambda: availability.leaving(9, 0.5, at=-1), "at must be >= 0, got -1"),
     (lambda: availability.away(9, 0.5, leaves=3, back=3), r"leaves must be in 0 .. back - 1 = 2"),
-    (
-        lambda: availability.one_by_one(9, 0.5, first=3, last=2),
-        "first must be in 0 .. last=2, got",
-    ),
+    (lambda: availability.one_by_one(9, 0.5, first=3, last=2), "first must be in 0 .. last=2, got"),
     (lambda: drift.swapped([[0], [0]], at=1), "tools that are a label must be two or more"),
     (lambda: drift.swapped([[0], [1]], at=-1), "at must be >= 0, got -1"),
     (lambda: drift.swapped([[0], [1]], share=0.0, at=1), r"share must be in \(0, 1\], got 0"),
@@ -95,10 +92,7 @@ DO_NOT_FIT = [
         {"effects": (LATE, Slate(items=1, propensity=1))},
         r"effects\[1\] must be a NamedTuple with one of the methods avail.*got a Slate",
     ),
-    (
-        {"delay": LATE, "effects": (LATE,)},
-        r"only one effect can deliver .* got Delay, Delay",
-    ),
+    ({"delay": LATE, "effects": (LATE,)}, r"only one effect can deliver .* got Delay, Delay"),
 ]
 
 

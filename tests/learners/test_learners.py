@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxret as jr
 from jaxret.learners import presets, rank_one
 from jaxret.learners.learner import Facts, Learner
+from jaxret.learners.mixture import blend_of
 from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_query_map
 from jaxret.rules import estimators, policies, projections, query_maps
@@ -200,3 +202,16 @@ def test_help_of_a_learner_explains_each_field():
         meaning = re.search(rf"^ *{field}: (.*\n(?:    .*\n)*)", shown + "\n", re.MULTILINE)
         assert meaning is not None, field
         assert len(re.sub(r"`.*?`", "", meaning[1]).split()) > 2, field
+
+
+def test_a_family_has_the_settings_that_were_given_by_position():
+    learner = jr.mixture([jr.grid(jr.frozen, tau=[0.02, 0.04])])
+    assert learner.facts.origin is None  # experts cannot be written as JSON
+    family, numbers = jr.traced(learner)
+    assert blend_of(family(*numbers)) == blend_of(learner)
+
+
+def test_scalars_of_numpy_and_jax_are_numbers():
+    assert jr.greedy(tau=np.float64(0.25), eta=jnp.float32(0.5)) is jr.greedy(tau=0.25, eta=0.5)
+    parts = {"estimator": estimators.clipped(floor=0.1), "policy": policies.softmax()}
+    hash(jr.rank_one("mine", **parts, tau=jnp.float32(0.25), eta=np.array(0.5)))

@@ -121,8 +121,7 @@ def written_in_numpy(query_map, every, catalogue, stream, trace):
 
 
 @pytest.mark.parametrize(
-    ("name", "every"),
-    [("linear", 1), ("linear", 5), *((name, 8) for name in MAPS)],
+    ("name", "every"), [("linear", 1), ("linear", 5), *((name, 8) for name in MAPS)]
 )
 def test_the_scan_is_the_rule_written_in_numpy(problem, name, every):
     with jax.enable_x64(True):

@@ -83,3 +83,9 @@ class Toy:
 @pytest.fixture(scope="session")
 def toy() -> Toy:
     return Toy()
+
+
+@pytest.fixture(scope="session")
+def clean(toy) -> Evidence:
+    """Run Algorithm 1 with clean rewards; its comparator is Theta_1."""
+    return toy.run(jr.orag(tau=0.3, eta=0.003, projection=jr.projections.none()))

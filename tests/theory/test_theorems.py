@@ -28,8 +28,8 @@ def closest(toy):
 
 
 @pytest.fixture(scope="module")
-def clean(toy, closest):
-    return toy.run(RULE, comparator=closest.theta)
+def near(clean, closest):
+    return clean._replace(comparator=closest.theta)
 
 
 @pytest.fixture(scope="module")
@@ -37,40 +37,40 @@ def noisy(toy, closest):
     return toy.run(RULE, noise_rate=0.45, comparator=closest.theta)
 
 
-def test_theorem_5_1_holds_against_the_proximal_comparator(clean):
-    bound, regret = theorem_5_1(clean), Estimate.of(final_regrets(clean))
+def test_theorem_5_1_holds_against_the_proximal_comparator(near):
+    bound, regret = theorem_5_1(near), Estimate.of(final_regrets(near))
     assert bound.holds
     assert regret.mean + 5 * regret.error < bound.value < 3 * regret.mean
     assert bound.stderr < 0.01 * bound.value
 
 
-def test_theorem_5_1_holds_against_the_optimum_in_hindsight(toy, clean):
+def test_theorem_5_1_holds_against_the_optimum_in_hindsight(toy, near):
     counts = np.full(len(toy.queries), 8.0, np.float32)
     find = jax.jit(partial(hindsight, tau=TAU))
     best = find(toy.queries, toy.labels, theta_0=toy.theta_1, counts=counts)
     assert best.converged
-    run = clean._replace(comparator=best.theta)
+    run = near._replace(comparator=best.theta)
     assert theorem_5_1(run).holds
-    assert final_regrets(clean).mean() < final_regrets(run).mean() < theorem_5_1(run).value
+    assert final_regrets(near).mean() < final_regrets(run).mean() < theorem_5_1(run).value
 
 
-def test_no_comparator_bounds_the_loss_of_the_run_better_than_the_proximal_one(clean):
+def test_no_comparator_bounds_the_loss_of_the_run_better_than_the_proximal_one(near):
     def bounded_loss(comparator):
-        run = clean._replace(comparator=comparator)
-        loss = np.asarray(clean.trace.loss, np.float64).sum(axis=1).mean()
+        run = near._replace(comparator=comparator)
+        loss = np.asarray(near.trace.loss, np.float64).sum(axis=1).mean()
         return loss - final_regrets(run).mean() + theorem_5_1(run).value
 
-    best = bounded_loss(clean.comparator)
-    away = clean.comparator - clean.theta_1
-    for other in (clean.theta_1, clean.theta_1 + 0.9 * away, clean.theta_1 + 1.1 * away):
+    best = bounded_loss(near.comparator)
+    away = near.comparator - near.theta_1
+    for other in (near.theta_1, near.theta_1 + 0.9 * away, near.theta_1 + 1.1 * away):
         assert best < bounded_loss(other)
 
 
-def test_the_terms_of_theorem_5_1_are_those_of_the_paper(clean):
-    terms = theorem_5_1(clean).terms
-    apart = np.asarray(clean.theta_1, np.float64) - np.asarray(clean.comparator, np.float64)
-    p = np.asarray(clean.trace.p_success, np.float64)
-    np.testing.assert_allclose(norm2(clean), np.full((96, 320), 1 / TAU**2), rtol=1e-6)
+def test_the_terms_of_theorem_5_1_are_those_of_the_paper(near):
+    terms = theorem_5_1(near).terms
+    apart = np.asarray(near.theta_1, np.float64) - np.asarray(near.comparator, np.float64)
+    p = np.asarray(near.trace.p_success, np.float64)
+    np.testing.assert_allclose(norm2(near), np.full((96, 320), 1 / TAU**2), rtol=1e-6)
     second = (1 / p - 2 * p + 1) / TAU**2  # the queries are unit vectors
     np.testing.assert_allclose(terms["start"], (apart**2).sum() / (2 * ETA), rtol=1e-6)
     np.testing.assert_allclose(terms["variance"], ETA / 2 * second.sum(axis=1).mean(), rtol=1e-4)
@@ -137,41 +137,41 @@ BROKEN = [  # changes of the rule, and the assumptions that then fail
 
 
 @pytest.mark.parametrize(("changes", "names"), BROKEN)
-def test_an_assumption_that_fails_is_named(clean, changes, names):
-    bound = theorem_5_1(clean._replace(rule=clean.rule._replace(**changes)))
+def test_an_assumption_that_fails_is_named(near, changes, names):
+    bound = theorem_5_1(near._replace(rule=near.rule._replace(**changes)))
     assert failing(bound) == names
     assert f"FAILS  {names[0]}" in describe(bound)
 
 
-def test_other_propensities_and_two_labels_are_named(clean):
-    trace, stream = clean.trace, clean.stream
-    halved = clean._replace(trace=trace._replace(propensity=0.5 * trace.propensity))
+def test_other_propensities_and_two_labels_are_named(near):
+    trace, stream = near.trace, near.stream
+    halved = near._replace(trace=trace._replace(propensity=0.5 * trace.propensity))
     labels = jnp.concatenate([stream.labels, (stream.labels + 1) % 8], axis=1)
-    two = clean._replace(stream=stream._replace(labels=labels))
+    two = near._replace(stream=stream._replace(labels=labels))
     for run, name in ((halved, NOT_FROM_P), (two, "one label a query")):
         assert failing(theorem_5_1(run)) == [name]
         assert f"FAILS  {name}" in describe(theorem_5_1(run))
 
 
-def test_a_bound_says_what_it_is_made_of(clean):
-    text = describe(theorem_5_1(clean))
+def test_a_bound_says_what_it_is_made_of(near):
+    text = describe(theorem_5_1(near))
     assert text.startswith("Theorem 5.1: regret <= ")
     assert "(start) + " in text
     assert "FAILS" not in text
     assert "void" not in text
 
 
-def test_one_seed_without_its_axis_is_refused(clean):
-    stream = Stream(clean.stream.queries, clean.stream.labels, clean.stream.order[0])
+def test_one_seed_without_its_axis_is_refused(near):
+    stream = Stream(near.stream.queries, near.stream.labels, near.stream.order[0])
     with pytest.raises(ValueError, match=r"stream.order \(320,\) .* must both be \[S, T\]"):
-        theorem_5_1(clean._replace(stream=stream))
+        theorem_5_1(near._replace(stream=stream))
 
 
-def test_a_learner_that_never_moves_has_no_bound(clean):
+def test_a_learner_that_never_moves_has_no_bound(near):
     with pytest.raises(ValueError, match=r"eta must be > 0 for a regret bound, got 0\.0"):
-        theorem_5_1(clean._replace(rule=presets.frozen().structure))
+        theorem_5_1(near._replace(rule=presets.frozen().structure))
 
 
-def test_a_run_that_diverged_has_an_infinite_bound(clean):
-    lost = clean._replace(trace=clean.trace._replace(loss=clean.trace.loss + 1e6))
+def test_a_run_that_diverged_has_an_infinite_bound(near):
+    lost = near._replace(trace=near.trace._replace(loss=near.trace.loss + 1e6))
     assert theorem_5_1(lost).value == np.inf

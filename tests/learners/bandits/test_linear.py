@@ -1,7 +1,6 @@
 """A shared linear regression: closed forms, mabwiser, space-bandits and sampling frequencies."""
 
 from functools import cache, partial
-from operator import itemgetter
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,6 @@ from jaxret.learners.bandits import linear
 from jaxret.learners.bandits.common import Acting
 from jaxret.learners.bandits.linear import lints, linucb_shared, neural_linear
 from jaxret.learners.learner import map_queries
-from jaxret.testing import quick_jit
 from tests.learners.bandits.rounds import Rounds, compute, make_mabwiser_log, make_rounds, taught
 
 BASES = {"constant": (linear.constant, lambda q: [1.0]), "identity": (linear.identity, lambda q: q)}
@@ -22,22 +20,15 @@ X, Y = RNG.normal(size=(40, 5)), RNG.normal(size=40)
 FIRST, RIDGE, SHAPE, RATE = RNG.normal(size=5), 0.6, 2.5, 1.5
 
 
-def posterior(n):
-    return jax.tree.map(itemgetter(n), all_posteriors())
-
-
 @cache
-def all_posteriors():
-    """Compute the posteriors after 0 .. 40 observations, in one program."""
+def posterior(n):
+    """Observe the first n lines, in float64."""
 
-    def run(x, y):
+    def run(x, y, n):
         first = linear.prior(jnp.asarray(FIRST), RIDGE, SHAPE, RATE)
-        step = lambda known, line: (linear.observe(known, *line),) * 2  # noqa: E731
-        return first, jax.lax.scan(step, first, (x, y))[1]
+        return jax.lax.fori_loop(0, n, lambda i, known: linear.observe(known, x[i], y[i]), first)
 
-    with jax.enable_x64(True):
-        first, rest = jax.device_get(quick_jit(run)(X, Y))
-    return jax.tree.map(lambda a, b: np.concatenate([np.asarray(a)[None], b]), first, rest)
+    return compute(run, X, Y, n)
 
 
 def textbook(x, y, first, ridge, shape, rate):
@@ -66,24 +57,20 @@ def shown(world, base):
 
 
 def test_observing_one_by_one_gives_the_posterior_of_all_observations():
-    with jax.enable_x64(True):
-        for n in (0, 1, 7, 40):
-            known, (mean, precision, shape, rate) = posterior(n), direct(n)
-            np.testing.assert_allclose(known.mean, mean, atol=1e-12)
-            covariance = np.linalg.inv(precision)
-            np.testing.assert_allclose(known.root @ known.root.T, covariance, atol=1e-12)
-            np.testing.assert_allclose([known.shape, known.rate], [shape, rate], rtol=1e-12)
-            expected = np.sqrt(np.einsum("ni,ij,nj->n", X[:4], covariance, X[:4]))
-            got = quick_jit(linear.deviations)(known, X[:4])
-            np.testing.assert_allclose(got, expected, atol=1e-12)
+    for n in (0, 1, 7, 40):
+        known, (mean, precision, shape, rate) = posterior(n), direct(n)
+        np.testing.assert_allclose(known.mean, mean, atol=1e-12)
+        covariance = np.linalg.inv(precision)
+        np.testing.assert_allclose(known.root @ known.root.T, covariance, atol=1e-12)
+        np.testing.assert_allclose([known.shape, known.rate], [shape, rate], rtol=1e-12)
+        expected = np.sqrt(np.einsum("ni,ij,nj->n", X[:4], covariance, X[:4]))
+        np.testing.assert_allclose(compute(linear.deviations, known, X[:4]), expected, atol=1e-12)
 
 
 def test_draws_have_the_mean_and_covariance_of_the_posterior():
     n, scale = 20_000, 0.7
-    with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(0), n)
-        drawn = jax.jit(jax.vmap(linear.draw, (None, 0, None)))(posterior(7), keys, scale)
-        drawn = np.asarray(drawn)
+    draw = jax.vmap(linear.draw, (None, 0, None))
+    drawn = compute(draw, posterior(7), jax.random.split(jax.random.key(0), n), scale)
     mean, precision, *_ = direct(7)
     covariance = scale**2 * np.linalg.inv(precision)
     error = np.sqrt(np.diag(covariance) / n)
@@ -93,10 +80,9 @@ def test_draws_have_the_mean_and_covariance_of_the_posterior():
 
 def test_the_noise_is_drawn_from_its_inverse_gamma():
     n = 20_000
-    with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(1), n)
-        drawn = jax.jit(jax.vmap(linear.draw_noise, (None, 0)))(posterior(7), keys)
-    precisions = np.asarray(drawn) ** -2  # gamma, with mean shape / rate and variance / rate again
+    draw = jax.vmap(linear.draw_noise, (None, 0))
+    drawn = compute(draw, posterior(7), jax.random.split(jax.random.key(1), n))
+    precisions = drawn**-2  # gamma, with mean shape / rate and variance / rate again
     _, _, shape, rate = direct(7)
     np.testing.assert_allclose(precisions.mean(), shape / rate, atol=4 * shape**0.5 / rate / n**0.5)
     np.testing.assert_allclose(precisions.var(), shape / rate**2, rtol=0.1)

@@ -14,11 +14,7 @@ from jaxret.learners.minibatch import adamw
 from jaxret.learners.replay import Replay, ReplayBuffer, Rewards, push_block, sample_block
 from jaxret.rules import estimators, policies, preconditioners, projections, query_maps, schedules
 from jaxret.runtime import sharding
-from jaxret.simulation.blocked.simulate import (
-    has_blocked_form,
-    simulate_blocked,
-    simulate_on_mesh,
-)
+from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked, simulate_on_mesh
 from jaxret.simulation.scan import scan_rounds
 from jaxret.testing import quick_jit
 from tests.problems import coming_and_going, fixed_delay, same
