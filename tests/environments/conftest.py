@@ -1,5 +1,8 @@
-"""Two small tasks, and environments with many effects."""
+"""Two small tasks, environments with many effects, and single updates of a run."""
 
+from functools import cache
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ import pytest
 import jaxret as jr
 from jaxret.environments import drift, feedback, interventions
 from jaxret.environments.environment import Environment
+from jaxret.learners.learner import query_for
 from tests.problems import make_problem
 
 
@@ -14,6 +18,22 @@ def make_task(items, width, queries, seed=0) -> jr.Task:
     """Make a task of random unit vectors; queries have two labels or, every second one, one."""
     catalogue, stream = make_problem(items, width, queries, seed=seed)
     return jr.Task.from_arrays(catalogue.theta, stream.queries, stream.labels, name="small")
+
+
+@cache
+def updating(learner):
+    return jax.jit(learner.update)
+
+
+def taught(run, state, t):
+    """Update a state with the query, choice and reward of round t of the first seed."""
+    learner, task, n = run.learner, run.task, run.order[0][t]
+    prior = jax.tree.map(lambda x: jnp.asarray(x[n]), task.prior)
+    choice = jr.Choice(run.trace.item[0, t], run.trace.propensity[0, t])
+    labels = task.labels[n] if learner.facts.oracle else None
+    answer = jr.Feedback(run.trace.reward[0, t], True, labels)
+    query = query_for(learner, jnp.asarray(task.queries[n]), prior)
+    return updating(learner)(state, query, choice, answer)
 
 
 @pytest.fixture(scope="session")

@@ -14,12 +14,13 @@ from jaxret.environments import drift, feedback, interventions
 from jaxret.environments.environment import Environment, with_interventions
 from jaxret.environments.interventions import learner_state
 from jaxret.learners.grid import Family
-from jaxret.learners.learner import query_for, where_observed
+from jaxret.learners.learner import where_observed
 from jaxret.rules.offsets import Usage
 from jaxret.simulation.engine import Simulation
 from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.testing import quick_jit
 from jaxret.types import Stream
+from tests.environments.conftest import taught
 from tests.interruption import stopped
 from tests.problems import fixed_delay, same
 
@@ -41,22 +42,6 @@ def straight(run, state, start, stop):
     order = np.pad(run.order[0][start:stop], (0, 40 - stop + start), constant_values=-1)
     stream = Stream(*map(jnp.asarray, (run.task.queries, run.task.labels, order)))
     return plain(run.learner, run.seeds[0])(state, stream)
-
-
-@functools.cache
-def updating(learner):
-    return jax.jit(learner.update)
-
-
-def taught(run, state, t):
-    """Update a state with the query, choice and reward of round t of the first seed."""
-    learner, task, n = run.learner, run.task, run.order[0][t]
-    prior = jax.tree.map(lambda x: jnp.asarray(x[n]), task.prior)
-    choice = jr.Choice(run.trace.item[0, t], run.trace.propensity[0, t])
-    labels = task.labels[n] if learner.facts.oracle else None
-    answer = jr.Feedback(run.trace.reward[0, t], True, labels)
-    query = query_for(learner, jnp.asarray(task.queries[n]), prior)
-    return updating(learner)(state, query, choice, answer)
 
 
 class Told(NamedTuple):
