@@ -137,19 +137,17 @@ def test_scores_and_mapped_queries_are_those_of_the_regression(name, start):
 def test_linucb_shows_the_best_upper_bound():
     world, alpha, ridge = make_rounds(rounds=30), 0.6, 0.8
     learner = linucb_shared(alpha=alpha, ridge=ridge)
-    states = taught(learner, world)
-    matrix, b = ridge * np.eye(8), ridge * (np.arange(8) == 6)
-    other = 0
+    states = taught(learner, world)  # by the logged tools, not the learner's choices
+    past, prior, other = shown(world, lambda q: [1.0]), 1.0 * (np.arange(8) == 6), 0
     with jax.enable_x64(True):
         probabilities = jax.jit(learner.probabilities)
         for t, query in enumerate(world.queries):
-            x, inverse = by_hand(world.theta, query, lambda q: [1.0]), np.linalg.inv(matrix)
-            bonus = alpha * np.sqrt(np.einsum("ni,ij,nj->n", x, inverse, x))
-            best = (x @ inverse @ b + bonus).argmax()
-            other += best != (x @ inverse @ b).argmax()
+            x = by_hand(world.theta, query, lambda q: [1.0])
+            mean, precision, *_ = textbook(past[:t], world.rewards[:t], prior, ridge, 1.0, 1.0)
+            bonus = alpha * np.sqrt(np.einsum("ni,ij,nj->n", x, np.linalg.inv(precision), x))
+            best = (x @ mean + bonus).argmax()
+            other += best != (x @ mean).argmax()
             np.testing.assert_array_equal(probabilities(states[t], query), np.arange(5) == best)
-            mine = x[world.items[t]]  # the logged tool, not the learner's choice
-            matrix, b = matrix + np.outer(mine, mine), b + world.rewards[t] * mine
     assert other >= 3  # rounds in which the bonus decides
 
 
