@@ -166,6 +166,13 @@ def test_a_round_without_feedback_does_not_fill_a_batch():
     assert np.abs(plain.theta - THETA).max() > 1e-3
 
 
+def trace_rounds(simulate, rule, problem):
+    """Trace a simulation without running it."""
+    catalogue, stream = problem(times=1)
+    state = jax.eval_shape(rule.init, *catalogue)
+    jax.eval_shape(partial(simulate, rule), state, Environment(), stream, jax.random.key(0))
+
+
 def recording(rule):
     """Return a learner, and a list that receives the labels at each tracing of its update."""
     given = []
@@ -193,13 +200,11 @@ WRAPPED_ORACLES = [
     "rule", [presets.orag(), *WRAPPED, *WRAPPED_ORACLES], ids=lambda rule: rule.name
 )
 def test_only_oracles_are_given_labels(problem, rule):
-    catalogue, stream = problem(times=1)
     rule, given = recording(rule)
-    state, key = jax.eval_shape(rule.init, *catalogue), jax.random.key(0)
-    environment = Environment()
-    jax.eval_shape(partial(scan_rounds, rule), state, environment, stream, key)
-    scanned = len(given)
-    arguments = state, environment, stream, np.int32(0), key
+    trace_rounds(scan_rounds, rule, problem)
+    scanned, (catalogue, stream) = len(given), problem(times=1)
+    state = jax.eval_shape(rule.init, *catalogue)
+    arguments = state, Environment(), stream, np.int32(0), jax.random.key(0)
     slate = jax.eval_shape(partial(show, rule), *arguments)
     jax.eval_shape(partial(learn, rule, position=0), *arguments, slate)
     assert len(given) > scanned > 0
@@ -207,16 +212,12 @@ def test_only_oracles_are_given_labels(problem, rule):
 
 
 def test_wrappers_of_oracles_are_oracles():
-    assert [rule.name for rule in [*PRESETS.values(), *WRAPPED] if rule.facts.oracle] == [
-        "full_information",
-        "mapped_full_information",
-        "full_information+linear",
-    ]
+    names = [rule.name for rule in [*PRESETS.values(), *WRAPPED] if rule.facts.oracle]
+    assert names == ["full_information", "mapped_full_information", "full_information+linear"]
     assert all(rule.facts.oracle for rule in WRAPPED_ORACLES)
 
 
 def test_only_estimators_with_bandit_false_are_given_the_target(problem):
-    catalogue, stream = problem(times=1)
     seen = []
 
     def recorded(obs):
@@ -228,9 +229,7 @@ def test_only_estimators_with_bandit_false_are_given_the_target(problem):
         rule = rank_one("a", estimator=estimator, policy=policies.softmax(), **STEPS)
         for simulate in (scan_rounds, simulate_blocked):
             seen.clear()
-            state = jax.eval_shape(rule.init, *catalogue)
-            run = partial(simulate, rule)
-            jax.eval_shape(run, state, Environment(), stream, jax.random.key(0))
+            trace_rounds(simulate, rule, problem)
             assert seen
             assert [target is None for target in seen] == [bandit] * len(seen)
         seen.clear()  # now with labels in the feedback
@@ -242,7 +241,6 @@ def test_only_estimators_with_bandit_false_are_given_the_target(problem):
 
 @pytest.mark.parametrize("rule", [GREEDY, with_exploration(GREEDY), presets.full_information()])
 def test_the_blocked_form_gives_labels_to_oracles_only(problem, monkeypatch, rule):
-    catalogue, stream = problem(times=1)
     given = []
 
     def recorded(estimator, z, choice, feedback, axis):
@@ -250,9 +248,7 @@ def test_the_blocked_form_gives_labels_to_oracles_only(problem, monkeypatch, rul
         return coefficients(estimator, z, choice, feedback, axis)
 
     monkeypatch.setattr(block, "coefficients", recorded)
-    run = partial(simulate_blocked, rule, block=16)
-    state = jax.eval_shape(rule.init, *catalogue)
-    jax.eval_shape(run, state, Environment(), stream, jax.random.key(0))
+    trace_rounds(partial(simulate_blocked, block=16), rule, problem)
     assert given
     assert [labels is not None for labels in given] == [rule.facts.oracle] * len(given)
 
@@ -261,15 +257,11 @@ def test_a_learner_without_a_softmax_runs_and_its_loss_is_nan(problem):
     catalogue, stream = problem(times=1)
     rule = presets.greedy(**STEPS, projection=projections.none())
 
-    @quick_jit
-    def both(catalogue, stream, key):
-        learners = rule, rule._replace(logits=None)
-        runs = (
-            scan_rounds(one, one.init(*catalogue), Environment(), stream, key) for one in learners
-        )
-        return [trace for _, trace in runs]
+    def run(learner):
+        state = learner.init(*catalogue)
+        return scan_rounds(learner, state, Environment(), stream, jax.random.key(0))[1]
 
-    plain, mute = both(catalogue, stream, jax.random.key(0))
+    plain, mute = quick_jit(lambda: (run(rule), run(rule._replace(logits=None))))()
     np.testing.assert_array_equal(mute.item, plain.item)
     assert np.isnan(mute.loss).all()
     assert np.isfinite(plain.loss).all()
