@@ -1,11 +1,16 @@
 """Small random retrieval problems that many tests share."""
 
+import itertools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxret as jr
+from jaxret.environments.environment import Environment
 from jaxret.environments.interventions import Delay
 from jaxret.simulation import streams
+from jaxret.testing import quick_jit
 from jaxret.types import Catalogue, Stream
 
 
@@ -49,6 +54,57 @@ def make_task(items=12, width=8, queries=60, seed=0, **options) -> jr.Task:
     return jr.Task.from_arrays(theta, vectors, labels, **options)
 
 
+def coming_and_going(items=40, **effects) -> Environment:
+    """Let a quarter of the tools come in round 30, a quarter go in round 50, the rest in 100."""
+    ids = np.arange(items)
+    arrives, leaves = np.where(ids % 4 == 1, 30, 0), np.where(ids % 4 == 2, 50, 100)
+    return Environment(arrives=jnp.asarray(arrives), leaves=jnp.asarray(leaves), **effects)
+
+
 def fixed_delay(rounds) -> Delay:
     """Delay each answer by the same number of rounds."""
     return Delay(jnp.asarray(np.arange(rounds + 1) == rounds, jnp.float32))
+
+
+def same(got, expected, tolerance=0.0):
+    """Compare two trees of arrays: exactly, or up to a relative and absolute tolerance."""
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def enumerated_inclusion(p, k):
+    """Compute P(item among the first k) for sequential sampling without replacement."""
+    chance = np.zeros(len(p))
+    for drawn in itertools.permutations(range(len(p)), k):
+        left, together = 1.0, 1.0
+        for item in drawn:
+            together *= p[item] / left if p[item] > 0 else 0.0
+            left -= p[item]
+        chance[list(drawn)] += together
+    return chance
+
+
+def check_shown(rule, state, query, exact, draws=20_000):
+    """Compare probabilities, propensities and frequencies of the tools shown with exact ones."""
+
+    @quick_jit
+    def computed(state, query, key):
+        slates = jax.vmap(rule.act, (None, None, 0))(state, query, jax.random.split(key, draws))
+        return rule.probabilities(state, query), slates
+
+    probabilities, slates = jax.device_get(computed(state, query, jax.random.key(7)))
+    np.testing.assert_allclose(probabilities, exact, atol=1e-6)
+    items = slates.items[:, 0]
+    np.testing.assert_allclose(slates.propensity[:, 0], exact[items], rtol=1e-5)
+    often = np.bincount(items, minlength=len(exact)) / draws
+    assert (np.abs(often - exact) <= 4.5 * np.sqrt(exact * (1 - exact) / draws) + 1e-9).all()
+
+
+def slope(loss, at, step=1e-6):
+    """Differentiate a function of an array by central differences."""
+    found, way = np.zeros_like(at), np.zeros_like(at)
+    for place in np.ndindex(at.shape):
+        way[place] = step
+        found[place] = (loss(at + way) - loss(at - way)) / (2 * step)
+        way[place] = 0
+    return found

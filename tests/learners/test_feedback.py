@@ -23,6 +23,7 @@ from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
+from tests.problems import same, slope
 
 LOGITS = np.array([0.3, -np.inf, 1.2, 0.0, -0.7])
 P = np.exp(LOGITS) / np.exp(LOGITS).sum()
@@ -43,70 +44,50 @@ def c_of(estimator, items, propensity, reward):
         return np.asarray(run(LOGITS, choice, Feedback(np.asarray(reward, float))))
 
 
-def finite_differences(loss, step=1e-6):
-    """Differentiate a function of the available items' logits; the others have derivative 0."""
-    slope = np.zeros(len(LOGITS))
-    for i in AVAILABLE:
-        up, down = LOGITS.copy(), LOGITS.copy()
-        up[i], down[i] = up[i] + step, down[i] - step
-        slope[i] = (loss(up) - loss(down)) / (2 * step)
-    return slope
-
-
 def expected_loss(logits, item, mean):
     """Compute the mean of -log P(y | item) over bits y with the given mean."""
     p = np.exp(logits) / np.exp(logits).sum()
     return -mean * np.log(p[item]) - (1 - mean) * np.log(1 - p[item])
 
 
-@pytest.mark.parametrize("reward", [0.0, 0.2, 0.5, 0.85, 1.0])
 @pytest.mark.parametrize("item", [0, 2, 4])
-def test_a_soft_reward_moves_by_the_gradient_of_the_expected_loss(item, reward):
-    got = c_of(LIKELIHOOD, item, 0.9, reward)
-    expected = finite_differences(partial(expected_loss, item=item, mean=reward))
-    np.testing.assert_allclose(got, expected, atol=1e-8)
-
-
-@pytest.mark.parametrize("item", [0, 2, 4])
-def test_rewards_zero_and_one_have_the_coefficients_of_a_bit(item):
+def test_a_soft_reward_moves_by_the_gradient_of_the_expected_loss(item):
     away = P - (np.arange(5) == item)
-    np.testing.assert_allclose(c_of(LIKELIHOOD, item, 0.9, 1.0), away, rtol=1e-12)
     failure = -away * P[item] / (1 - P[item])
-    np.testing.assert_allclose(c_of(LIKELIHOOD, item, 0.9, 0.0), failure, rtol=1e-12)
+    for reward in (0.0, 0.2, 0.5, 0.85, 1.0):
+        got = c_of(LIKELIHOOD, item, 0.9, reward)
+        expected = slope(partial(expected_loss, item=item, mean=reward), LOGITS)
+        np.testing.assert_allclose(got, expected, atol=1e-8)
+        np.testing.assert_allclose(got, reward * away + (1 - reward) * failure, rtol=1e-12)
 
 
 REWARDS = np.array([0.3, 0.7, 1.0, 0.0, 0.5])  # reward of each item, whatever the slate
 
 
-@pytest.mark.parametrize("k", [2, 3])
-def test_with_a_reward_for_each_item_of_a_slate_equation_4_is_unbiased(k):
-    """Slates of k are uniform: each item is in the slate with probability k / 4."""
-    slates = list(combinations(AVAILABLE, k))
-    mean = sum(
-        c_of(WEIGHTED, slate, np.full(k, k / 4), REWARDS[list(slate)]) for slate in slates
-    ) / len(slates)
-    np.testing.assert_allclose(mean, P - REWARDS * (P > 0), atol=1e-12)
-
-
-def test_items_of_uneven_slates_are_weighted_by_their_inclusion_probabilities():
-    slates, probabilities = [(0, 2), (0, 3), (2, 4)], [0.5, 0.2, 0.3]
-    inclusion = np.zeros(5)
-    for slate, chance in zip(slates, probabilities, strict=True):
+@pytest.mark.parametrize(
+    "chances",
+    [
+        dict.fromkeys(combinations(AVAILABLE, 2), 1 / 6),
+        dict.fromkeys(combinations(AVAILABLE, 3), 1 / 4),
+        {(0, 2): 0.5, (0, 3): 0.2, (2, 4): 0.3},
+    ],
+    ids=["uniform pairs", "uniform triples", "uneven pairs"],
+)
+def test_with_a_reward_for_each_item_of_a_slate_equation_4_is_unbiased(chances):
+    """Weight items by the probability that the slate contains them."""
+    inclusion, mean = np.zeros(5), np.zeros(5)
+    for slate, chance in chances.items():
         inclusion[list(slate)] += chance
-    mean = np.zeros(5)
-    for slate, chance in zip(slates, probabilities, strict=True):
+    for slate, chance in chances.items():
         items = list(slate)
-        c = c_of(WEIGHTED, items, inclusion[items], REWARDS[items])
-        mean += chance * c
+        mean += chance * c_of(WEIGHTED, items, inclusion[items], REWARDS[items])
     np.testing.assert_allclose(mean, P - REWARDS * (P > 0), atol=1e-12)
 
 
 def test_the_likelihood_of_a_slate_is_the_gradient_of_the_summed_loss():
     items = [0, 4, 2]
     got = c_of(LIKELIHOOD, items, np.ones(3), REWARDS[items])
-    expected = finite_differences(
-        lambda z: sum(expected_loss(z, item, REWARDS[item]) for item in items)
-    )
+    expected = slope(lambda z: sum(expected_loss(z, i, REWARDS[i]) for i in items), LOGITS)
     np.testing.assert_allclose(got, expected, atol=1e-8)
 
 
@@ -165,11 +146,6 @@ def learn_rounds(rule, rounds, observed):
     return [first, *(jax.tree.map(itemgetter(t), rest) for t in range(len(observed)))]
 
 
-def same(got, expected):
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.mark.parametrize("rule", UNCHECKED, ids=lambda rule: rule.name)
 def test_a_round_without_feedback_changes_only_the_count(rule):
     states = learn_rounds(rule, make_rounds(7), np.arange(7) < 5)
@@ -190,6 +166,13 @@ def test_a_round_without_feedback_does_not_fill_a_batch():
     assert np.abs(plain.theta - THETA).max() > 1e-3
 
 
+def trace_rounds(simulate, rule, problem):
+    """Trace a simulation without running it."""
+    catalogue, stream = problem(times=1)
+    state = jax.eval_shape(rule.init, *catalogue)
+    jax.eval_shape(partial(simulate, rule), state, Environment(), stream, jax.random.key(0))
+
+
 def recording(rule):
     """Return a learner, and a list that receives the labels at each tracing of its update."""
     given = []
@@ -201,26 +184,27 @@ def recording(rule):
     return rule._replace(update=update), given
 
 
+TEACHER = presets.full_information(**STEPS)
 WRAPPED_ORACLES = [
-    presets.full_information(**STEPS),
-    with_query_map(presets.full_information(**STEPS)),
-    with_preconditioner(presets.full_information(**STEPS), presets.preconditioners.by_row()),
-    with_exploration(presets.full_information(**STEPS)),
+    TEACHER,
+    with_query_map(TEACHER),
+    with_preconditioner(TEACHER, presets.preconditioners.by_row()),
+    with_exploration(TEACHER),
     with_exploration(
         adamw(tau=1.0, eta=0.1, estimator=estimators.full_information(), policy=policies.greedy())
     ),
 ]
 
 
-@pytest.mark.parametrize("rule", WRAPPED + WRAPPED_ORACLES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule", [presets.orag(), *WRAPPED, *WRAPPED_ORACLES], ids=lambda rule: rule.name
+)
 def test_only_oracles_are_given_labels(problem, rule):
-    catalogue, stream = problem(times=1)
     rule, given = recording(rule)
-    state, key = jax.eval_shape(rule.init, *catalogue), jax.random.key(0)
-    environment = Environment()
-    jax.eval_shape(partial(scan_rounds, rule), state, environment, stream, key)
-    scanned = len(given)
-    arguments = state, environment, stream, np.int32(0), key
+    trace_rounds(scan_rounds, rule, problem)
+    scanned, (catalogue, stream) = len(given), problem(times=1)
+    state = jax.eval_shape(rule.init, *catalogue)
+    arguments = state, Environment(), stream, np.int32(0), jax.random.key(0)
     slate = jax.eval_shape(partial(show, rule), *arguments)
     jax.eval_shape(partial(learn, rule, position=0), *arguments, slate)
     assert len(given) > scanned > 0
@@ -228,17 +212,13 @@ def test_only_oracles_are_given_labels(problem, rule):
 
 
 def test_wrappers_of_oracles_are_oracles():
-    assert [rule.name for rule in [*PRESETS.values(), *WRAPPED] if rule.facts.oracle] == [
-        "full_information",
-        "mapped_full_information",
-        "oracle",
-        "full_information+linear",
-    ]
+    names = [rule.name for rule in [*PRESETS.values(), *WRAPPED] if rule.facts.oracle]
+    oracles = ["full_information", "mapped_full_information", "oracle"]
+    assert names == [*oracles, "full_information+linear"]
     assert all(rule.facts.oracle for rule in WRAPPED_ORACLES)
 
 
 def test_only_estimators_with_bandit_false_are_given_the_target(problem):
-    catalogue, stream = problem(times=1)
     seen = []
 
     def recorded(obs):
@@ -250,9 +230,7 @@ def test_only_estimators_with_bandit_false_are_given_the_target(problem):
         rule = rank_one("a", estimator=estimator, policy=policies.softmax(), **STEPS)
         for simulate in (scan_rounds, simulate_blocked):
             seen.clear()
-            state = jax.eval_shape(rule.init, *catalogue)
-            run = partial(simulate, rule)
-            jax.eval_shape(run, state, Environment(), stream, jax.random.key(0))
+            trace_rounds(simulate, rule, problem)
             assert seen
             assert [target is None for target in seen] == [bandit] * len(seen)
         seen.clear()  # now with labels in the feedback
@@ -264,7 +242,6 @@ def test_only_estimators_with_bandit_false_are_given_the_target(problem):
 
 @pytest.mark.parametrize("rule", [GREEDY, with_exploration(GREEDY), presets.full_information()])
 def test_the_blocked_form_gives_labels_to_oracles_only(problem, monkeypatch, rule):
-    catalogue, stream = problem(times=1)
     given = []
 
     def recorded(estimator, z, choice, feedback, axis):
@@ -272,9 +249,7 @@ def test_the_blocked_form_gives_labels_to_oracles_only(problem, monkeypatch, rul
         return coefficients(estimator, z, choice, feedback, axis)
 
     monkeypatch.setattr(block, "coefficients", recorded)
-    run = partial(simulate_blocked, rule, block=16)
-    state = jax.eval_shape(rule.init, *catalogue)
-    jax.eval_shape(run, state, Environment(), stream, jax.random.key(0))
+    trace_rounds(partial(simulate_blocked, block=16), rule, problem)
     assert given
     assert [labels is not None for labels in given] == [rule.facts.oracle] * len(given)
 
@@ -283,15 +258,11 @@ def test_a_learner_without_a_softmax_runs_and_its_loss_is_nan(problem):
     catalogue, stream = problem(times=1)
     rule = presets.greedy(**STEPS, projection=projections.none())
 
-    @quick_jit
-    def both(catalogue, stream, key):
-        learners = rule, rule._replace(logits=None)
-        runs = (
-            scan_rounds(one, one.init(*catalogue), Environment(), stream, key) for one in learners
-        )
-        return [trace for _, trace in runs]
+    def run(learner):
+        state = learner.init(*catalogue)
+        return scan_rounds(learner, state, Environment(), stream, jax.random.key(0))[1]
 
-    plain, mute = both(catalogue, stream, jax.random.key(0))
+    plain, mute = quick_jit(lambda: (run(rule), run(rule._replace(logits=None))))()
     np.testing.assert_array_equal(mute.item, plain.item)
     assert np.isnan(mute.loss).all()
     assert np.isfinite(plain.loss).all()

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxret as jr
 from jaxret.learners import presets, rank_one
-from jaxret.learners.bandits.perceptrons import banditron
-from jaxret.learners.learner import Facts, Learner, where_observed
-from jaxret.learners.rank_one import coefficients
+from jaxret.learners.learner import Facts, Learner
+from jaxret.learners.mixture import blend_of
 from jaxret.learners.replay import with_experience_replay
 from jaxret.learners.wrappers import with_query_map
-from jaxret.rules import estimators, policies, projections, query_maps, schedules
+from jaxret.rules import estimators, policies, projections, query_maps
 from jaxret.runtime import sharding
 from jaxret.simulation.trace import measure
 from jaxret.testing import check_learner
@@ -22,59 +22,6 @@ from jaxret.types import Choice, Feedback
 
 STEPS = {"tau": 0.2, "eta": 0.02}
 FREE = {"projection": projections.none()}
-
-
-def shared_map(*, tau: float, eta: float) -> Learner:
-    """Make a learner that is not rank one: logits are Theta A q, and only A is updated."""
-    estimator = estimators.importance_weighted()
-
-    def init(theta, available=None):
-        start = presets.frozen().init(theta, available)
-        return start._replace(extra=jnp.eye(theta.shape[1], dtype=theta.dtype))
-
-    def logits(state, q):
-        return rank_one.masked_logits(state, state.extra @ q, tau)
-
-    def scores(state, queries):
-        return jnp.where(state.available, queries @ state.extra.T @ state.theta.T, -jnp.inf)
-
-    def act(state, query, key):
-        return policies.softmax().show(key, logits(state, query), None)
-
-    def update(state, query, choice, feedback):
-        c = coefficients(estimator, logits(state, query), choice, feedback, None)
-        matrix = state.extra - eta / tau * jnp.outer(state.theta.T @ c, query)
-        return where_observed(feedback, state, state._replace(extra=matrix))
-
-    return Learner("shared_map", init, act, update, scores, logits)
-
-
-LEARNERS = [
-    presets.orag(**STEPS, schedule=schedules.inverse_sqrt()),
-    presets.orag(**STEPS, k=3, projection=projections.ball()),
-    presets.chosen_only(**STEPS, **FREE),
-    presets.greedy(**STEPS, **FREE, estimator=estimators.debiased(noise_rate=0.1)),
-    banditron(**STEPS, epsilon=0.2),
-    presets.full_information(**STEPS, projection=projections.ball()),
-    presets.frozen(),
-]
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [LEARNERS[0], *(pytest.param(rule, marks=pytest.mark.slow) for rule in LEARNERS[1:])],
-    ids=lambda rule: rule.name,
-)
-def test_learners_satisfy_the_contract(rule):
-    check_learner(rule)
-
-
-def test_the_size_and_key_of_the_problem_can_be_chosen():
-    key = jax.random.key(1)
-    check_learner(shared_map(tau=0.2, eta=0.01), items=13, width=5, rounds=31, key=key)
-    jax.random.uniform(key)  # must not consume the caller's key
-
-
 ORAG = presets.orag(**STEPS, **FREE)
 GREEDY = presets.greedy(**STEPS)
 MAPPED_ORACLE = with_query_map(presets.full_information(**STEPS), rate=0.5)
@@ -91,10 +38,6 @@ def altered(change, structure=ORAG.structure):
 
 def shrunk(state, where):
     return state._replace(theta=jnp.where(where, 0.99, 1.0) * state.theta)
-
-
-def estimating(estimator):
-    return rank_one.rank_one("broken", estimator=estimator, policy=policies.softmax(), **STEPS)
 
 
 def with_labels_read(inner):
@@ -117,45 +60,37 @@ def with_missing_feedback_as_failure(inner):
     return inner._replace(update=update)
 
 
+def reporting(inner, change):
+    def act(state, q, key):
+        slate = inner.act(state, q, key)
+        return slate._replace(propensity=change(slate.propensity, key))
+
+    return inner._replace(act=act)
+
+
+def jittered(propensity, key):
+    """Make the reciprocal right only on average."""
+    return propensity / jax.random.choice(jax.random.fold_in(key, 9), jnp.array([0.5, 1.5]))
+
+
 def blind_act(state, q, key):
     return policies.softmax().show(key, state.theta @ q / 0.2, None)
 
 
-def halved(inner):
-    """Halve the reported propensity."""
-
-    def act(state, q, key):
-        slate = inner.act(state, q, key)
-        return slate._replace(propensity=slate.propensity / 2)
-
-    return inner._replace(act=act)
+def even(state, q):
+    return state.available / state.available.sum()
 
 
-def jittered(inner):
-    """Report propensities whose reciprocals are right only on average."""
-
-    def act(state, q, key):
-        slate = inner.act(state, q, key)
-        factor = jax.random.choice(jax.random.fold_in(key, 9), jnp.array([0.5, 1.5]))
-        return slate._replace(propensity=slate.propensity / factor)
-
-    return inner._replace(act=act)
-
-
-def even(inner):
-    """Declare that all available items are shown with equal probability."""
-
-    def probabilities(state, q):
-        return state.available / state.available.sum()
-
-    return inner._replace(probabilities=probabilities)
-
-
-overconfident = estimators.implicit_exploration(gamma=1e-3)._replace(unbiased=True)
+OVERCONFIDENT = rank_one.rank_one(
+    "broken",
+    estimator=estimators.implicit_exploration(gamma=1e-3)._replace(unbiased=True),
+    policy=policies.softmax(),
+    **STEPS,
+)
 BROKEN = {
-    "was shown with a propensity of": jittered(ORAG),
-    "with a mean propensity of 0.5": halved(GREEDY),
-    "Learner.probabilities says": even(ORAG),
+    "was shown with a propensity of": reporting(ORAG, jittered),
+    "with a mean propensity of 0.5": reporting(GREEDY, lambda propensity, _: propensity / 2),
+    "Learner.probabilities says": ORAG._replace(probabilities=even),
     "update turns a state": altered(lambda s, _: s._replace(theta=s.theta.astype(jnp.float16))),
     "was compiled 2 times": altered(
         lambda s, _: s._replace(theta=jnp.where(s.theta > 0, 0.5, 0.1))  # a weak type
@@ -170,7 +105,7 @@ BROKEN = {
     ),
     "oracle=False with an estimator that says bandit=False": MAPPED_ORACLE._replace(facts=Facts()),
     "a round without feedback moves the state": with_missing_feedback_as_failure(ORAG),
-    "claims no bias and has one of": estimating(overconfident),
+    "claims no bias and has one of": OVERCONFIDENT,
     "absent items were shown in": ORAG._replace(act=blind_act),
     "rows of absent items moved by": altered(shrunk, None),
     "blocked form and the plain scan": altered(
@@ -198,23 +133,18 @@ def test_a_copy_with_another_function_loses_its_structure():
     assert kept.structure is greedy.structure
 
 
-def start(rule, available=(True, True, True)):
-    theta = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    return rule.init(theta, jnp.array(available))
+THETA = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
 
 
-def told(*labels):
-    """Make feedback for an oracle, which does not read the reward."""
-    return Feedback(jnp.asarray(0.0), labels=jnp.array(labels))
+def told(rule, state, query, *labels):
+    """Update an oracle, which does not read the choice and the reward."""
+    choice = Choice(jnp.asarray(0), jnp.asarray(1.0))
+    return rule.update(state, query, choice, Feedback(jnp.asarray(0.0), labels=jnp.array(labels)))
 
 
-def test_rows_start_projected():
-    state = start(presets.orag(**STEPS, projection=projections.sphere(radius=2.0)))
+def test_rows_start_projected_and_without_a_mask_every_item_is_available():
+    state = presets.orag(**STEPS, projection=projections.sphere(radius=2.0)).init(THETA)
     np.testing.assert_allclose(state.theta, [[2, 0], [0, 2], [1.2, 1.6]], rtol=1e-6)
-
-
-def test_without_a_mask_every_item_is_available():
-    state = presets.orag().init(jnp.eye(3))
     np.testing.assert_array_equal(state.available, [True, True, True])
 
 
@@ -224,10 +154,10 @@ def test_one_round_of_orag_equals_a_round_by_hand():
     query, labels = jnp.array([1.0, 0.0]), jnp.array([1, -1])
     # logits q . theta / tau = 2, 0, 1.2; e^2, e^0, e^1.2 = 7.3890561, 1, 3.3201169
     p = np.array([7.3890561, 1.0, 3.3201169]) / 11.709173
-    before = start(rule)
+    before = rule.init(THETA)
     state = rule.update(before, query, choice, Feedback(jnp.asarray(1.0)))
     c = p - np.array([0, 1 / 0.25, 0])
-    expected = np.array([[1, 0], [0, 1], [0.6, 0.8]]) - 0.2 * c[:, None] * [1, 0]  # eta / tau
+    expected = THETA - 0.2 * c[:, None] * [1, 0]  # eta / tau
     np.testing.assert_allclose(state.theta, expected, rtol=1e-6)
     assert state.t == 1
     info = measure(rule.logits(before, query), labels)
@@ -238,57 +168,26 @@ def test_one_round_of_orag_equals_a_round_by_hand():
 
 def test_full_information_spreads_the_target_over_the_available_labels():
     rule = presets.full_information(tau=1.0, eta=1.0, **FREE)
-    choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
-    query, labels = jnp.array([0.0, 0.0]), jnp.array([0, 1, 2])
-    query = query.at[0].set(1e-9)  # so small that p is uniform over the available items
-    before = start(rule, available=(True, True, False))
-    state = rule.update(before, query, choice, told(0, 1, 2))
-    info = measure(rule.logits(before, query), labels)
+    query = jnp.array([1e-9, 0.0])  # so small that p is uniform over the available items
+    before = rule.init(THETA, jnp.array([True, True, False]))
+    state = told(rule, before, query, 0, 1, 2)
+    info = measure(rule.logits(before, query), jnp.array([0, 1, 2]))
     np.testing.assert_allclose(info.loss, np.log(2), rtol=1e-6)  # the unavailable label is ignored
     np.testing.assert_allclose(info.p_success, 1.0, rtol=1e-6)
     np.testing.assert_array_equal(state.theta, before.theta)  # p = target = (1/2, 1/2, 0)
 
 
-def test_the_measures_of_a_round_without_labels_are_zero():
-    rule = presets.orag(**STEPS, **FREE)
-    info = measure(rule.logits(start(rule), jnp.array([0.6, 0.8])), jnp.array([-1, -1]))
+def test_measures_are_zero_without_labels_and_nan_without_a_softmax():
+    info = measure(ORAG.logits(ORAG.init(THETA), jnp.array([0.6, 0.8])), jnp.array([-1, -1]))
     assert (info.p_success, info.loss, info.logit_label) == (0, 0, 0)
-
-
-def test_the_measures_of_a_learner_without_a_softmax_are_nan():
     assert np.isnan(measure(None, jnp.array([1]))).all()
-
-
-def test_an_oracle_without_labels_is_refused():
-    rule = presets.full_information(**STEPS)
-    choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
-    with pytest.raises(
-        ValueError, match=r"'full_information' is an oracle: it needs Feedback.labe"
-    ):
-        rule.update(start(rule), jnp.ones(2), choice, Feedback(jnp.asarray(1.0)))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: presets.orag(tau=0.0, eta=0.1), "tau must be > 0, got 0.0"),
-        (lambda: presets.greedy(tau=1.0, eta=-0.1), "eta must be >= 0, got -0.1"),
-        (lambda: presets.orag(**STEPS, divide_by="q"), "divide_by must be"),
-        (lambda: banditron(**STEPS, epsilon=2.0), r"epsilon must be in \[0, 1\], got 2.0"),
-    ],
-)
-def test_settings_outside_their_range_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 def test_tau_and_eta_may_be_swept_inside_one_program():
     def moved(tau, eta):
         rule = presets.full_information(tau=tau, eta=eta, **FREE)
-        choice = Choice(item=jnp.asarray(0), propensity=jnp.asarray(1.0))
-        before = start(rule)
-        state = rule.update(before, jnp.array([0.6, 0.8]), choice, told(1))
-        return state.theta - before.theta
+        before = rule.init(THETA)
+        return told(rule, before, jnp.array([0.6, 0.8]), 1).theta - before.theta
 
     grid = jnp.array([[0.5, 0.1], [0.5, 0.2], [1.0, 0.1]])
     steps = jax.jit(lambda grid: sharding.sweep(moved, *grid.T))(grid)
@@ -303,3 +202,16 @@ def test_help_of_a_learner_explains_each_field():
         meaning = re.search(rf"^ *{field}: (.*\n(?:    .*\n)*)", shown + "\n", re.MULTILINE)
         assert meaning is not None, field
         assert len(re.sub(r"`.*?`", "", meaning[1]).split()) > 2, field
+
+
+def test_a_family_has_the_settings_that_were_given_by_position():
+    learner = jr.mixture([jr.grid(jr.frozen, tau=[0.02, 0.04])])
+    assert learner.facts.origin is None  # experts cannot be written as JSON
+    family, numbers = jr.traced(learner)
+    assert blend_of(family(*numbers)) == blend_of(learner)
+
+
+def test_scalars_of_numpy_and_jax_are_numbers():
+    assert jr.greedy(tau=np.float64(0.25), eta=jnp.float32(0.5)) is jr.greedy(tau=0.25, eta=0.5)
+    parts = {"estimator": estimators.clipped(floor=0.1), "policy": policies.softmax()}
+    hash(jr.rank_one("mine", **parts, tau=jnp.float32(0.25), eta=np.array(0.5)))

@@ -14,7 +14,6 @@ from jaxret.types import Slate
 
 
 def drawn_one_after_the_other(p, slate):
-    """Compute the formula in float64."""
     p = np.asarray(p, np.float64)
     return [p[item] / (1 - p[list(slate[:j])].sum()) for j, item in enumerate(slate)]
 
@@ -57,20 +56,16 @@ def test_slates_occur_as_often_as_their_probabilities_say(optimised):
 
 
 @pytest.mark.parametrize(
-    "learner",
+    ("learner", "propensities", "expected"),
     [
-        jr.greedy(k=2),
-        jr.orag(k=2)._replace(structure=None),
+        (jr.greedy(k=2), [1.0, 1.0], [np.nan, np.nan]),  # does not draw by position
+        (jr.orag(k=2)._replace(structure=None), [1.0, 1.0], [np.nan, np.nan]),
+        (jr.greedy(), [0.25], [0.25]),  # a slate of one
     ],
-    ids=["greedy", "no structure"],
+    ids=["greedy", "no structure", "one item"],
 )
-def test_probabilities_are_nan_for_learners_that_do_not_draw_by_position(learner):
+def test_probabilities_are_unknown_or_the_propensity(learner, propensities, expected):
+    slate = Slate(jnp.asarray([2, 0][: len(expected)]), jnp.asarray(propensities))
     state = learner.init(jnp.eye(3))
-    slate = Slate(items=jnp.asarray([2, 0]), propensity=jnp.ones(2))
-    assert np.isnan(position_probabilities(learner, state, jnp.ones(3), slate)).all()
-
-
-def test_the_probability_of_a_slate_of_one_is_the_propensity():
-    slate = Slate(items=jnp.asarray([2]), propensity=jnp.asarray([0.25]))
-    learner = jr.greedy()
-    assert position_probabilities(learner, learner.init(jnp.eye(3)), jnp.ones(3), slate) == 0.25
+    got = position_probabilities(learner, state, jnp.ones(3), slate)
+    np.testing.assert_array_equal(got, expected)

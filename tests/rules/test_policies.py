@@ -1,13 +1,12 @@
 """Frequencies of many samples (fixed seed) against enumerated probabilities."""
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxret.rules import policies
+from tests.problems import enumerated_inclusion
 
 DRAWS = 20_000
 LOGITS = jnp.array([0.3, -jnp.inf, 1.2, 0.0, -0.7])
@@ -26,18 +25,6 @@ def inclusion(items, n=5):
     """Compute the share of slates that contain each item, and the standard error of this share."""
     inside = (items[:, :, None] == np.arange(n)).any(axis=1)
     return inside.mean(axis=0), inside.std(axis=0) / np.sqrt(len(items))
-
-
-def enumerated_inclusion(p, k):
-    """Compute P(item among the first k) for sequential sampling without replacement."""
-    chance = np.zeros(len(p))
-    for drawn in itertools.permutations(range(len(p)), k):
-        left, together = 1.0, 1.0
-        for item in drawn:
-            together *= p[item] / left if p[item] > 0 else 0.0
-            left -= p[item]
-        chance[list(drawn)] += together
-    return chance
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -86,26 +73,3 @@ def test_epsilon_greedy_shows_items_as_often_as_its_propensities_say(epsilon, k)
     expected = ((1 - epsilon) * best + epsilon * k / 4) * (P > 0)  # 4 items are available
     assert (np.abs(got - expected) <= 4 * error + 1e-9).all()
     np.testing.assert_allclose(propensity, expected[items], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: policies.softmax(temperature=0.0), "temperature must be > 0, got 0.0"),
-        (lambda: policies.softmax(k=0), "k must be >= 1, got 0"),
-        (lambda: policies.greedy(k=-1), "k must be >= 1, got -1"),
-        (lambda: policies.epsilon_greedy(epsilon=1.5), r"epsilon must be in \[0, 1\], got 1.5"),
-        (lambda: policies.epsilon_greedy(epsilon=0.1, k=0), "k must be >= 1, got 0"),
-    ],
-)
-def test_settings_outside_their_range_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-@pytest.mark.parametrize(
-    "rule", [policies.softmax(k=6), policies.greedy(k=6), policies.epsilon_greedy(epsilon=0.1, k=6)]
-)
-def test_more_items_than_the_catalogue_holds_are_refused(rule):
-    with pytest.raises(ValueError, match="of a catalogue of 5"):
-        rule.show(jax.random.key(0), LOGITS, None)

@@ -24,7 +24,6 @@ monitoring.register_event_duration_secs_listener(_count)
 
 
 def programs(call: Callable[[], object]) -> int:
-    """Count the programs that a call compiles."""
     before = len(COMPILED)
     call()
     return len(COMPILED) - before
@@ -39,16 +38,17 @@ def first(task):
 
 
 @pytest.mark.parametrize(
-    ("what", "learner", "settings"),
+    ("learner", "seeds"),
     [
-        ("the same", jr.greedy(), {"seeds": 2}),
-        ("other numbers", jr.greedy(tau=0.07, eta=0.001), {"seeds": 2}),
-        ("other seeds", jr.greedy(), {"seeds": [4, 11]}),
-        ("another name", jr.greedy()._replace(name="mine"), {"seeds": 2}),
+        (jr.greedy(), 2),
+        (jr.greedy(tau=0.07, eta=0.001), 2),
+        (jr.greedy(), [4, 11]),
+        (jr.greedy()._replace(name="mine"), 2),
     ],
+    ids=["the same", "other numbers", "other seeds", "another name"],
 )
-def test_a_second_call_compiles_nothing(first, task, what, learner, settings):
-    assert programs(lambda: jr.simulate(learner, task, exposures=2, **settings)) == 0, what
+def test_a_second_call_compiles_nothing(first, task, learner, seeds):
+    assert programs(lambda: jr.simulate(learner, task, exposures=2, seeds=seeds)) == 0
 
 
 def test_the_counter_counts_a_compiled_program(task):
@@ -86,9 +86,9 @@ def test_a_sweep_and_the_run_it_chooses_share_a_program(task):
     assert programs(lambda: jr.simulate(best, task, **settings)) == 0
 
 
-@pytest.mark.parametrize("name", factories())
-def test_the_same_settings_give_the_same_learner(name):
-    assert factories()[name]() is factories()[name]()
+def test_the_same_settings_give_the_same_learner():
+    for name, make in factories().items():
+        assert make() is make(), name
 
 
 @pytest.mark.slow

@@ -1,15 +1,15 @@
 """The log of a simulation contains each round once, whether or not the run was interrupted."""
 
 import json
-import signal
 
+import jax
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import jaxret as jr
-from jaxret.runtime.checkpoint import Interrupted
-from jaxret.simulation.engine import Simulation
-from tests.problems import fixed_delay, make_task
+from tests.interruption import stopped
+from tests.problems import fixed_delay, make_task, same
 
 SETTINGS = {"tau": 0.1, "eta": 0.02}
 TASK = make_task()
@@ -20,35 +20,30 @@ def files(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.jsonl"))}
 
 
-@pytest.mark.parametrize(("learner", "devices"), [(EXPLORING, None), (EXPLORING, 2)])
-def test_each_seed_writes_its_rounds(tmp_path, learner, devices):
-    seeds, noise = (3, 1), jr.label_noise(0.2)
-    run = jr.simulate(
-        learner,
-        TASK,
-        exposures=2,
-        seeds=seeds,
-        environment=noise,
-        devices=devices,
-        log=tmp_path / "logs",
-        chunk=32,
-    )
+@pytest.mark.parametrize("devices", [None, 2])
+def test_each_seed_writes_its_rounds(tmp_path, devices):
+    seeds = (3, 1)
+    options = {"exposures": 2, "seeds": seeds, "environment": jr.label_noise(0.2), "chunk": 32}
+    run = jr.simulate(EXPLORING, TASK, **options, devices=devices, log=tmp_path / "logs")
     assert run.form == ("blocked" if devices is None else "mesh of 2 devices")
     assert [*files(tmp_path / "logs")] == ["seed_1.jsonl", "seed_3.jsonl"]
     for place, seed in enumerate(seeds):
         log = jr.load_log(tmp_path / "logs" / f"seed_{seed}.jsonl", TASK)
-        np.testing.assert_array_equal(log.item, run.trace.item[place])
-        np.testing.assert_array_equal(log.slate[:, 0], run.trace.item[place])
-        np.testing.assert_array_equal(
-            np.float32(log.by_position[:, 0]), run.trace.propensity[place]
-        )
-        np.testing.assert_array_equal(np.float32(log.propensity), run.trace.propensity[place])
-        np.testing.assert_array_equal(log.reward, run.trace.reward[place])
-        assert (log.reward != run.trace.success[place]).any()  # rewards, not successes
-        np.testing.assert_array_equal(log.query, TASK.queries[run.order[place]])
-        np.testing.assert_array_equal(log.version, np.arange(120))
-        np.testing.assert_array_equal(log.round, np.arange(120))
-        np.testing.assert_array_equal(log.theta, TASK.theta)
+        trace = jax.tree.map(lambda x, place=place: x[place], run.trace)
+        same((log.item, log.slate[:, 0]), (trace.item, trace.item))
+        propensities = log.by_position[:, 0], log.propensity
+        same(np.float32(propensities), np.stack([trace.propensity] * 2))
+        same(log.reward, trace.reward)
+        assert (log.reward != trace.success).any()  # rewards, not successes
+        same(log.query, TASK.queries[run.order[place]])
+        same((log.version, log.round), (np.arange(120), np.arange(120)))
+        same(log.theta, TASK.theta)
+
+
+def of_positions(logits, slate):
+    """Compute the probability of each position, given the tools above."""
+    p = np.take_along_axis(softmax(logits, axis=1), slate, axis=1)
+    return p / (1 - np.cumsum(p, axis=1) + p)
 
 
 def test_slates_are_logged_with_the_probability_of_each_position(tmp_path):
@@ -61,10 +56,8 @@ def test_slates_are_logged_with_the_probability_of_each_position(tmp_path):
     np.testing.assert_array_equal(run.trace.item, plain.trace.item)
     assert (run.form, plain.form) == ("scan", "blocked")
     log = jr.load_log(tmp_path / "seed_1.jsonl", TASK)
-    z = np.exp(np.float64(log.query) @ np.float64(TASK.theta).T / 0.2)
-    p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate, axis=1)
-    above = np.cumsum(p, axis=1) - p
-    np.testing.assert_allclose(log.by_position, p / (1 - above), rtol=1e-4)
+    logits = np.float64(log.query) @ np.float64(TASK.theta).T / 0.2
+    np.testing.assert_allclose(log.by_position, of_positions(logits, log.slate), rtol=1e-4)
     np.testing.assert_array_equal(log.item, run.trace.item[1])
     assert (log.slate == log.item[:, None]).sum() == 120  # the item used is on the slate once
     assert {*np.argmax(log.slate == log.item[:, None], axis=1)} == {0, 1, 2}
@@ -79,10 +72,8 @@ def test_the_probabilities_of_a_slate_are_those_with_the_prior_scores(tmp_path):
     log = jr.load_log(tmp_path / "seed_0.jsonl", task)
     prior = np.zeros((60, 12))
     np.put_along_axis(prior, log.prior.items, log.prior.scores, axis=1)
-    z = np.exp((np.float64(log.query) @ np.float64(task.theta).T + prior) / 0.4)
-    p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate, axis=1)
-    above = np.cumsum(p, axis=1) - p
-    np.testing.assert_allclose(log.by_position, p / (1 - above), rtol=1e-4)
+    logits = (np.float64(log.query) @ np.float64(task.theta).T + prior) / 0.4
+    np.testing.assert_allclose(log.by_position, of_positions(logits, log.slate), rtol=1e-4)
 
 
 def test_slates_are_shorter_if_fewer_tools_are_available(tmp_path):
@@ -95,26 +86,14 @@ def test_slates_are_shorter_if_fewer_tools_are_available(tmp_path):
 
 
 @pytest.mark.parametrize("learner", [EXPLORING, jr.orag(**SETTINGS, k=2)], ids=["one", "slates"])
-def test_a_log_that_was_interrupted_is_that_of_a_straight_run(tmp_path, learner, monkeypatch):
+def test_a_log_that_was_interrupted_is_that_of_a_straight_run(tmp_path, learner):
     def simulate(where, resume=None):
+        options = {"exposures": 3, "seeds": 2, "chunk": 48, "log": tmp_path / where}
         place = None if resume is None else tmp_path / resume
-        return jr.simulate(
-            learner, TASK, exposures=3, seeds=2, chunk=48, log=tmp_path / where, resume=place
-        )
+        return jr.simulate(learner, TASK, **options, resume=place)
 
     simulate("straight")
-    step, steps = Simulation.step, []
-
-    def interrupting(*args):
-        steps.append(args)
-        if len(steps) == 2:
-            signal.raise_signal(signal.SIGTERM)
-        return step(*args)
-
-    monkeypatch.setattr(Simulation, "step", interrupting)
-    with pytest.raises(Interrupted):
-        simulate("cut", "states")
-    monkeypatch.setattr(Simulation, "step", step)
+    stopped(lambda: simulate("cut", "states"))
     assert len(files(tmp_path / "cut")["seed_1.jsonl"].splitlines()) == 1 + 96
     ahead = (tmp_path / "cut" / "seed_1.jsonl").read_bytes()
     simulate("cut", "states")
@@ -135,14 +114,14 @@ def test_the_log_of_another_run_is_refused(tmp_path):
     jr.simulate(EXPLORING, TASK, log=tmp_path)
     before = files(tmp_path)
     assert json.loads(before["seed_0.jsonl"].splitlines()[0])["learner"] == "greedy+exploration"
-    others = (
-        (jr.with_exploration(jr.greedy(**SETTINGS), 0.2), {}),
-        (EXPLORING, {"exposures": 2}),
-        (EXPLORING, {"environment": jr.label_noise(0.1)}),
+    changes = (
+        {"learner": jr.with_exploration(jr.greedy(**SETTINGS), 0.2)},
+        {"exposures": 2},
+        {"environment": jr.label_noise(0.1)},
     )
-    for learner, change in others:
+    for change in changes:
         with pytest.raises(ValueError, match=r"seed_0.jsonl is the log of something else"):
-            jr.simulate(learner, TASK, log=tmp_path, **change)
+            jr.simulate(**{"learner": EXPLORING, "task": TASK} | change, log=tmp_path)
     assert files(tmp_path) == before
 
 
@@ -169,6 +148,6 @@ def test_effects_of_the_environment_are_logged(tmp_path):
         np.testing.assert_array_equal(log.item, run.trace.item[0])
         np.testing.assert_allclose(log.query, expected, atol=1e-6)
     # No update occurs in the first five rounds, so probabilities follow from the documents.
-    z = np.exp(np.float64(log.query[:5]) @ np.float64(TASK.theta).T / SETTINGS["tau"])
-    p = np.take_along_axis(z / z.sum(axis=1, keepdims=True), log.slate[:5], axis=1)
-    np.testing.assert_allclose(log.by_position[:5], p / (1 - np.cumsum(p, axis=1) + p), rtol=1e-3)
+    logits = np.float64(log.query[:5]) @ np.float64(TASK.theta).T / SETTINGS["tau"]
+    expected = of_positions(logits, log.slate[:5])
+    np.testing.assert_allclose(log.by_position[:5], expected, rtol=1e-3)

@@ -17,6 +17,7 @@ from jaxret.learners.bandits.perceptrons import banditron
 from jaxret.rules import projections, schedules
 from jaxret.runtime import sharding
 from jaxret.simulation.blocked.simulate import TILE, simulate_blocked, simulate_on_mesh
+from tests.problems import coming_and_going, same
 
 DEVICES = [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4)), 8]
 SPHERE = {"projection": projections.sphere(), "schedule": schedules.inverse_sqrt()}
@@ -26,14 +27,7 @@ BANDITRON = banditron(tau=0.2, eta=0.1, epsilon=0.2, projection=projections.none
 KEY = partial(jax.random.key, 4)
 
 
-def everything(items):
-    ids = np.arange(items)
-    return Environment(
-        noise_rate=0.1,
-        reranker=simulated_reranker(accuracy=0.8),
-        arrives=jnp.asarray(np.where(ids % 4 == 1, 30, 0)),
-        leaves=jnp.asarray(np.where(ids % 4 == 2, 50, 10**6)),
-    )
+EFFECTS = {"noise_rate": 0.1, "reranker": simulated_reranker(accuracy=0.8)}
 
 
 def on_devices(n, rule, catalogue, stream, environment, **blocks):
@@ -50,7 +44,7 @@ def undivided(problem):
     @cache
     def forms(x64, rule):
         catalogue, stream = problem()
-        blocks = {"environment": everything(40), "block": 24}
+        blocks = {"environment": coming_and_going(**EFFECTS), "block": 24}
         run = partial(on_devices, rule=rule, catalogue=catalogue, stream=stream, **blocks)
         return run, run(0)
 
@@ -68,8 +62,7 @@ def test_one_device_and_many_choose_the_same_items(undivided, x64, rule, toleran
         run, (state, trace) = undivided(x64, rule)
         split_state, split_trace = run(n)
         np.testing.assert_array_equal(split_trace.item, trace.item)
-        for got, expected in zip(split_trace, trace, strict=True):
-            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+        same(split_trace, trace, tolerance)
         np.testing.assert_allclose(split_state.theta, state.theta, rtol=tolerance, atol=tolerance)
         for rows in split_state[:2]:  # each device keeps its own
             assert rows.sharding.shard_shape(rows.shape) == (40 // n, *rows.shape[1:])
@@ -102,7 +95,7 @@ def elements_sent(program, devices):
 @pytest.mark.parametrize(("rule", "tile"), [(ORAG, 1), (SLATES, TILE), (BANDITRON, TILE)])
 def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
     catalogue, stream = problem(items=8192, width=32)
-    mesh, environment = sharding.make_mesh(item=8), everything(8192)
+    mesh, environment = sharding.make_mesh(item=8), coming_and_going(8192, **EFFECTS)
     run = partial(simulate_on_mesh, mesh=mesh, block=32, tile=tile)
     program = jax.jit(lambda s: run(rule, s, environment, stream, KEY())).lower(
         jax.eval_shape(rule.init, *catalogue)

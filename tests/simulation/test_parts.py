@@ -98,6 +98,8 @@ def test_seeds_with_parts_of_their_own_choose_each_for_itself(swept, twelve, mas
     again = jr.simulate(best, twelve, part=masks, seeds=2)
     np.testing.assert_array_equal(again.states.theta, best.states.theta)
     assert again.learner_of(1).structure.eta == pytest.approx(0.02)
+    with pytest.raises(ValueError, match="seeds must be 2, as many as there are settings, got 3"):
+        jr.simulate(best, twelve, seeds=3)
     values = jr.evaluate(best, twelve, ["ndcg@2"])["ndcg@2"].values
     own = [jr.evaluate(run, twelve, ["ndcg@2"])["ndcg@2"].values for run in swept.runs]
     np.testing.assert_array_equal(values, [own[0][0], own[1][1]])
@@ -113,9 +115,3 @@ def test_seeds_with_parts_of_their_own_choose_each_for_itself(swept, twelve, mas
 def test_parts_that_do_not_fit_are_refused(twelve, part, message):
     with pytest.raises(ValueError, match=message):
         jr.simulate(jr.greedy(), twelve, part=part, seeds=2)
-
-
-def test_settings_of_other_seeds_are_refused(swept, twelve, masks):
-    best = swept._chosen(np.array([0, 1]))
-    with pytest.raises(ValueError, match="seeds must be 2, as many as there are settings, got 3"):
-        jr.simulate(best, twelve, seeds=3)

@@ -9,7 +9,7 @@ the probability that the slate contains i* given the noise of the other items (K
 Slates are enumerated; the continuous threshold kappa is integrated numerically.
 """
 
-from itertools import combinations, permutations
+from itertools import combinations
 
 import jax
 import jax.numpy as jnp
@@ -19,22 +19,11 @@ import pytest
 from jaxret.environments.environment import Environment, respond, simulated_reranker
 from jaxret.learners.rank_one import coefficients
 from jaxret.rules import estimators, policies
+from tests.problems import enumerated_inclusion
 
 P = np.array([0.45, 0.25, 0.15, 0.1, 0.05])
 RIGHT = 2
 DRAWS = 200_000
-
-
-def on_the_slate(k):
-    """Compute P(i on the slate) for every i from all ordered samples without replacement."""
-    chance = np.zeros(len(P))
-    for slate in permutations(range(len(P)), k):
-        left, probability = 1.0, 1.0
-        for item in slate:
-            probability *= P[item] / left
-            left -= P[item]
-        chance[list(slate)] += probability
-    return chance
 
 
 def below(x, item, k):
@@ -60,7 +49,9 @@ def test_the_conditional_propensity_averages_to_the_inclusion_probability(k):
         kappa, weight = threshold(item, k)
         assert weight.sum() == pytest.approx(1, abs=1e-6)
         conditional = -np.expm1(-np.exp(np.log(P[item]) - kappa))
-        assert (weight * conditional).sum() == pytest.approx(on_the_slate(k)[item], abs=1e-6)
+        assert (weight * conditional).sum() == pytest.approx(
+            enumerated_inclusion(P, k)[item], abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("accuracy", [1.0, 0.5])
@@ -79,7 +70,7 @@ def test_weighting_by_the_inverse_propensity_averages_to_p_minus_r(k, accuracy):
 def test_the_papers_weight_is_off_by_the_draw(accuracy):
     k = 3
     r = accuracy + (1 - accuracy) / k
-    factor = r * on_the_slate(k)[RIGHT] / P[RIGHT]
+    factor = r * enumerated_inclusion(P, k)[RIGHT] / P[RIGHT]
     expected = P - factor * (np.arange(len(P)) == RIGHT)
     np.testing.assert_allclose(sampled(k, accuracy, "model"), expected, atol=0.03)
     assert factor > 1.5 * r  # the bias is large

@@ -1,4 +1,4 @@
-"""Half rounds with host code in between equal the same rounds in one program."""
+"""Half rounds with host code in between, and selectors outside of the program."""
 
 import inspect
 import pkgutil
@@ -10,12 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import jaxret as jr
 from jaxret.environments.environment import Environment
 from jaxret.learners import presets
 from jaxret.rules import projections
 from jaxret.simulation import scan
 from jaxret.simulation.scan import learn, scan_rounds, show
 from jaxret.types import Stream
+from tests.problems import make_task
 
 RULE = presets.orag(tau=0.3, eta=0.02, k=3, projection=projections.ball())
 
@@ -40,32 +42,11 @@ def test_the_docstring_names_the_files_of_a_round():
 
     sys.setprofile(note)
     try:
-        start = greedy.init(jnp.eye(4))
-        jax.eval_shape(
-            partial(scan_rounds, greedy), start, Environment(), stream, jax.random.key(0)
-        )
+        given = greedy.init(jnp.eye(4)), Environment(), stream, jax.random.key(0)
+        jax.eval_shape(partial(scan_rounds, greedy), *given)
     finally:
         sys.setprofile(None)
     assert {file for file in run if "/jaxret/" in file} <= files
-
-
-def test_an_oracle_alone_is_given_the_labels():
-    given = []
-
-    def watched(learner):
-        def update(state, query, choice, feedback):
-            given.append(feedback.labels is not None)
-            return learner.update(state, query, choice, feedback)
-
-        return learner._replace(update=update)
-
-    labels = jnp.zeros((2, 1), jnp.int32)
-    stream = Stream(queries=jnp.ones((2, 4)), labels=labels, order=jnp.arange(2))
-    for learner in (presets.orag(), presets.full_information()):
-        one_round = partial(scan_rounds, watched(learner), environment=Environment(), stream=stream)
-        jax.eval_shape(one_round, learner.init(jnp.eye(4)), key=jax.random.key(0))
-    assert set(given[: len(given) // 2]) == {False}
-    assert set(given[len(given) // 2 :]) == {True}
 
 
 def test_rounds_answered_from_outside_are_those_of_the_program():
@@ -93,3 +74,45 @@ def test_rounds_answered_from_outside_are_those_of_the_program():
     for ours, theirs in zip((*together, state.theta), (*trace, end.theta), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
     assert len(set(trace.item.tolist())) > 2
+
+
+TASK = make_task()
+SEEDS = (0, 1)
+ORDERS = jr.stream_orders(TASK, 1, SEEDS)[:, :20]
+
+
+def played(pick):
+    """Return the trace of twenty rounds in chunks of eight, and the selector's inputs."""
+    asked = []
+
+    def select(queries, items):
+        asked.append((np.array(queries), np.array(items)))
+        return pick(items)
+
+    learner = jr.orag(tau=0.3, eta=0.02, k=3)
+    run = jr.simulate(learner, TASK, rounds=20, seeds=SEEDS, select=select, chunk=8)
+    assert run.form == "round by round, selected outside"
+    queries, items = (np.stack(parts, axis=1) for parts in zip(*asked, strict=True))
+    return run.trace, queries, items
+
+
+def test_the_selector_is_called_in_every_round_and_its_choice_is_used():
+    for place in (0, 2):
+        trace, queries, items = played(lambda items, place=place: np.full(len(items), place))
+        np.testing.assert_array_equal(queries, ORDERS)
+        np.testing.assert_array_equal(trace.item, items[..., place])
+
+
+def test_the_reward_is_the_selectors_where_it_gives_one():
+    rewards = np.array([1.0, 0.0], np.float32)
+    trace, *_ = played(lambda items: (np.zeros(len(items), int), rewards))
+    np.testing.assert_array_equal(trace.reward, np.repeat(rewards[:, None], 20, axis=1))
+
+
+def test_the_selector_is_shown_tools_ranked_with_the_prior_scores():
+    scores = np.random.default_rng(0).random((60, 12))
+    known = make_task(prior=scores)
+    first = lambda queries, items: np.zeros(len(items), int)  # noqa: E731
+    run = jr.simulate(jr.hybrid(lexical=0.5, k=3), known, rounds=20, select=first)
+    best = (known.queries @ known.theta.T + scores).argmax(axis=1)
+    np.testing.assert_array_equal(run.trace.item[0], best[run.order[0]])

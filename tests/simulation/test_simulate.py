@@ -2,9 +2,9 @@
 
 import itertools
 import os
-import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,13 +15,15 @@ import pytest
 
 import jaxret as jr
 from jaxret.runtime import progress
-from jaxret.runtime.checkpoint import Interrupted
 from jaxret.simulation import streams
 from jaxret.simulation.engine import Simulation
 from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Stream
+from tests.interruption import stopped
+from tests.problems import same
 
 SETTINGS = {"tau": 0.1, "eta": 0.02}
+ORAG = jr.orag(**SETTINGS)
 
 
 def scanned(learner, task, *, seeds, exposures=1, environment=None):
@@ -37,11 +39,6 @@ def scanned(learner, task, *, seeds, exposures=1, environment=None):
     return [run(streams.exposures(len(task), exposures, seed), seed) for seed in seeds]
 
 
-def same(one, other):
-    """Compare exactly."""
-    jax.tree.map(np.testing.assert_array_equal, one, other)
-
-
 @pytest.fixture(scope="module")
 def coming_and_going(small):
     """Return 13 tools: one is never available; others arrive late, leave, or leave and return."""
@@ -55,17 +52,14 @@ def coming_and_going(small):
 @pytest.fixture(scope="module")
 def scans(coming_and_going):
     task, environment = coming_and_going
-    learner = jr.orag(**SETTINGS)
-    return scanned(learner, task, seeds=(3, 1), exposures=2, environment=environment)
+    return scanned(ORAG, task, seeds=(3, 1), exposures=2, environment=environment)
 
 
 @pytest.mark.parametrize("devices", [None, 8])
 def test_every_form_runs_the_rounds_of_the_plain_scan(coming_and_going, scans, devices):
     task, environment = coming_and_going
-    learner = jr.orag(**SETTINGS)
-    run = jr.simulate(
-        learner, task, exposures=2, seeds=(3, 1), environment=environment, devices=devices, chunk=32
-    )
+    options = {"exposures": 2, "seeds": (3, 1), "environment": environment, "chunk": 32}
+    run = jr.simulate(ORAG, task, devices=devices, **options)
     assert run.form == ("blocked" if devices is None else f"mesh of {devices} devices")
     assert run.states.theta.shape == (2, 13, 8)
     for place, seed in enumerate(run.seeds):
@@ -95,8 +89,7 @@ def test_a_judging_reranker_chooses_the_right_tool_of_a_slate(task, devices):
     right = np.arange(len(task.theta)) == task.labels[:, :1]
     environment = jr.Environment(reranker=jr.judging_reranker(right))
     run = jr.simulate(jr.orag(k=4), task, exposures=2, environment=environment, devices=devices)
-    success, asked = run.trace.success, run.order
-    labels = task.labels[asked, 0]
+    labels, success = task.labels[run.order, 0], run.trace.success
     np.testing.assert_array_equal(run.trace.item == labels, success == 1)
     assert success.mean() > 0.5  # the first tool alone is right in a quarter of the rounds
 
@@ -108,18 +101,13 @@ def test_a_learner_without_a_blocked_form_is_scanned_on_one_device(task):
     assert run.form == "scan"
     np.testing.assert_array_equal(run.trace.item[0], trace.item)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x[0], y, atol=1e-6), run.states, state)
-    with pytest.raises(ValueError, match=r"'mapped' has no blocked form.*leave devices out"):
-        jr.simulate(learner, task, devices=2)
-    with pytest.raises(ValueError, match="needs 99 devices"):
-        jr.simulate(jr.greedy(), task, devices=99)
 
 
 def test_seeds_are_a_number_or_a_list_and_are_independent(task):
-    learner = jr.orag(**SETTINGS)
-    three = jr.simulate(learner, task, seeds=3)
+    three = jr.simulate(ORAG, task, seeds=3)
     assert three.seeds == (0, 1, 2)
-    same(three.trace, jr.simulate(learner, task, seeds=np.int64(3)).trace)
-    named = jr.simulate(learner, task, seeds=[2, 7, 5])
+    same(three.trace, jr.simulate(ORAG, task, seeds=np.int64(3)).trace)
+    named = jr.simulate(ORAG, task, seeds=[2, 7, 5])
     assert named.seeds == (2, 7, 5)
     np.testing.assert_array_equal(named.order[0], three.order[2])
     np.testing.assert_array_equal(named.trace.item[0], three.trace.item[2])
@@ -152,21 +140,21 @@ def test_a_wrapped_grid_keeps_its_settings(task):
 
 
 def test_fewer_rounds_are_the_beginning_of_the_whole_stream(task):
-    whole = jr.simulate(jr.orag(**SETTINGS), task, exposures=2, seeds=2)
-    cut = jr.simulate(jr.orag(**SETTINGS), task, exposures=2, rounds=70, seeds=2)
+    whole = jr.simulate(ORAG, task, exposures=2, seeds=2)
+    cut = jr.simulate(ORAG, task, exposures=2, rounds=70, seeds=2)
     np.testing.assert_array_equal(cut.order, whole.order[:, :70])
     np.testing.assert_array_equal(cut.trace.item, whole.trace.item[:, :70])
     assert (np.asarray(cut.states.t) == 70).all()
-    with pytest.raises(ValueError, match="rounds must be None or >= 1, got 0"):
-        jr.simulate(jr.orag(), task, rounds=0)
 
 
 def test_the_chunk_does_not_change_the_result(task):
-    learner = jr.orag(**SETTINGS)
-    runs = [jr.simulate(learner, task, exposures=3, seeds=2, chunk=chunk) for chunk in (128, 256)]
-    same(runs[0].trace, runs[1].trace)
-    same(runs[0].states, runs[1].states)
+    runs = [jr.simulate(ORAG, task, exposures=3, seeds=2, chunk=chunk) for chunk in (128, 256)]
+    same((runs[0].trace, runs[0].states), (runs[1].trace, runs[1].states))
     assert runs[0].trace.item.shape == (2, 180)
+
+
+def changed(**effects):
+    return {"environment": jr.Environment(**effects)}
 
 
 @pytest.mark.parametrize(
@@ -180,68 +168,49 @@ def test_the_chunk_does_not_change_the_result(task):
         ({"exposures": 1.5}, "exposures must be a whole number >= 1, got 1.5"),
         ({"chunk": 0}, "chunk must be >= 1"),
         ({"devices": 0}, "devices must be None or >= 1, got 0"),
-        ({"environment": jr.Environment(noise_rate=0.7)}, r"noise_rate must be .*in \[0, 0.5\]"),
+        ({"devices": 99}, "needs 99 devices"),
         (
-            {"environment": jr.Environment(arrives=np.zeros(3))},
-            r"shape of arrives must be \(12,\) .*, got \(3,\)",
+            {"learner": jr.mapped(), "devices": 2},
+            r"'mapped' has no blocked form.*leave devices out",
         ),
-        (
-            {"environment": jr.Environment(leaves=np.zeros(30))},
-            r"shape of leaves must be \(12,\) .*, got \(30,\)",
-        ),
+        ({"rounds": 0}, "rounds must be None or >= 1, got 0"),
+        ({"learner": jr.orag(k=13)}, "k=13 items are asked of a catalogue of 12"),
+        (changed(noise_rate=0.7), r"noise_rate must be .*in \[0, 0.5\]"),
+        (changed(arrives=np.zeros(3)), r"shape of arrives must be \(12,\) .*, got \(3,\)"),
+        (changed(leaves=np.zeros(30)), r"shape of leaves must be \(12,\) .*, got \(30,\)"),
         (
             {"environment": jr.judged(np.zeros((60, 9)))},
             r"shape of verdicts must be \(60, 12\) .*, 9\)",
         ),
         (
-            {"environment": jr.Environment(reranker=jr.judging_reranker(np.zeros((9, 12))))},
+            changed(reranker=jr.judging_reranker(np.zeros((9, 12)))),
             r"reranker.verdicts must be \(60, 12\) .*\(9, 12\)",
         ),
     ],
 )
 def test_settings_out_of_range_are_named(task, arguments, message):
     with pytest.raises(ValueError, match=message):
-        jr.simulate(jr.greedy(), task, **arguments)
+        jr.simulate(**{"learner": jr.greedy(), "task": task} | arguments)
 
 
-def test_a_slate_longer_than_the_catalogue_is_refused(task):
-    with pytest.raises(ValueError, match="k=13 items are asked of a catalogue of 12"):
-        jr.simulate(jr.orag(k=13), task)
+def test_a_task_without_queries_is_refused(task):
     with pytest.raises(ValueError, match="the queries of small must be one or more, got 0"):
         jr.simulate(jr.greedy(), task.select([]))
-
-
-def stopped(monkeypatch, simulate, *, at=2):
-    """Run a simulation, and send SIGTERM during chunk number ``at``."""
-    steps, step = [], Simulation.step
-
-    def interrupting(*args):
-        steps.append(args)
-        if len(steps) == at:
-            signal.raise_signal(signal.SIGTERM)
-        return step(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Simulation, "step", interrupting)
-        with pytest.raises(Interrupted):
-            simulate()
-    assert len(steps) == at
 
 
 @pytest.mark.parametrize(
     "preset", [jr.orag, jr.mapped_replayed], ids=lambda preset: preset.__name__
 )
-def test_an_interrupted_run_resumes_bit_for_bit(task, tmp_path, monkeypatch, capsys, preset):
+def test_an_interrupted_run_resumes_bit_for_bit(task, tmp_path, capsys, preset):
     def simulate(resume=None):
         options = {"exposures": 3, "seeds": 2, "chunk": 64, "resume": resume}
         return jr.simulate(preset(**SETTINGS), task, **options)
 
     straight = simulate()
-    stopped(monkeypatch, lambda: simulate(tmp_path / "run"))
+    stopped(lambda: simulate(tmp_path / "run"))
     assert "the same command resumes" in capsys.readouterr().err
     resumed = simulate(tmp_path / "run")
-    same(resumed.trace, straight.trace)
-    same(resumed.states, straight.states)
+    same((resumed.trace, resumed.states), (straight.trace, straight.states))
     again = simulate(tmp_path / "run")  # no rounds remain
     same(again.states, straight.states)
 
@@ -292,28 +261,23 @@ def test_another_process_resumes_with_its_own_reranker(tmp_path, monkeypatch):
     assert len(steps) == 2
     straight = here["simulate"](None)
     assert len(steps) == 2 + 3
-    same(resumed.trace, straight.trace)
-    same(resumed.states, straight.states)
+    same((resumed.trace, resumed.states), (straight.trace, straight.states))
 
 
 def test_a_folder_of_another_run_is_refused(task, small, tmp_path):
     late = np.where(np.arange(12) == 11, 7, 0)
-    first = {
-        "learner": jr.banditron(tau=0.1, epsilon=0.2),
-        "task": task,
-        "seeds": 1,
-        "environment": jr.Environment(arrives=late),
-        "exposures": 1,
-    }
+    bandit = partial(jr.banditron, tau=0.1)
+    first = {"learner": bandit(epsilon=0.2), "task": task, "seeds": 1, "exposures": 1}
+    first |= changed(arrives=late)
     jr.simulate(**first, resume=tmp_path)
     changes = (
-        {"learner": jr.banditron(tau=0.1, epsilon=0.3)},
-        {"learner": jr.banditron(tau=0.1, epsilon=0.2, projection=jr.sphere(radius=2.0))},
-        {"learner": jr.banditron(tau=0.1, epsilon=0.2, schedule=jr.schedules.inverse_sqrt())},
+        {"learner": bandit(epsilon=0.3)},
+        {"learner": bandit(epsilon=0.2, projection=jr.sphere(radius=2.0))},
+        {"learner": bandit(epsilon=0.2, schedule=jr.schedules.inverse_sqrt())},
         {"task": small(seed=1)},
         {"seeds": (1,)},
         {"exposures": 2},
-        {"environment": jr.Environment(arrives=np.where(late, 8, 0))},
+        changed(arrives=np.where(late, 8, 0)),
     )
     for change in changes:
         with pytest.raises(ValueError, match="holds another simulation"):

@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import logsumexp, softmax
 
+import jaxret as jr
 from jaxret.environments.environment import Environment, always_available
 from jaxret.simulation.scan import scan_rounds
 from jaxret.theory.assumptions import Evidence
@@ -15,6 +17,32 @@ ITEMS, QUERIES, WIDTH, SEEDS, TIMES = 8, 40, 5, 96, 8
 
 def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def near_tools(items, width, queries, noise, seed) -> jr.Task:
+    """Make a task whose queries lie near the documents of their tools."""
+    rng = np.random.default_rng(seed)
+    theta = unit(rng.normal(size=(items, width)))
+    labels = rng.integers(items, size=queries)
+    vectors = unit(theta[labels] + noise * rng.normal(size=(queries, width)))
+    return jr.Task.from_arrays(theta, vectors, labels, name="near")
+
+
+def losses_and_steps(theta, queries, labels, tau):
+    """Compute -log p of the labels [N] and p - target [N, I] in float64; -1 pads labels [N, L]."""
+    z = np.float64(queries) @ np.float64(theta).T / tau
+    right = (np.asarray(labels)[:, :, None] == np.arange(len(theta))).any(axis=1)
+    target = right / right.sum(axis=1, keepdims=True)
+    return logsumexp(z, axis=1) - (z * target).sum(axis=1), softmax(z, axis=1) - target
+
+
+def stated(run, against=None):
+    return {one.name: one for one in jr.bounds(run, against)}
+
+
+def failing(bound):
+    """Return the assumptions that fail, without their details."""
+    return [a.name.split(":")[0] for a in bound.assumptions if not a.holds]
 
 
 class Toy:
@@ -32,10 +60,9 @@ class Toy:
         orders = [[rng.permutation(QUERIES) for _ in range(TIMES)] for _ in range(SEEDS)]
         self.order = np.array(orders, np.int32).reshape(SEEDS, -1)
 
-    def run(self, learner, *, noise_rate=None, comparator=None, labels=None):
+    def run(self, learner, *, noise_rate=None, comparator=None):
         """Return the `Evidence` of a run; U is Theta_1 unless given."""
-        labels = jnp.asarray(self.labels if labels is None else labels)
-        stream = Stream(queries=jnp.asarray(self.queries), labels=labels, order=self.order)
+        stream = Stream(jnp.asarray(self.queries), jnp.asarray(self.labels), self.order)
         start = learner.init(jnp.asarray(self.theta_1), jnp.ones(ITEMS, bool))
         environment = Environment(noise_rate=noise_rate)
 
@@ -56,3 +83,9 @@ class Toy:
 @pytest.fixture(scope="session")
 def toy() -> Toy:
     return Toy()
+
+
+@pytest.fixture(scope="session")
+def clean(toy) -> Evidence:
+    """Run Algorithm 1 with clean rewards; its comparator is Theta_1."""
+    return toy.run(jr.orag(tau=0.3, eta=0.003, projection=jr.projections.none()))

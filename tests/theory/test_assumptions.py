@@ -8,17 +8,8 @@ import pytest
 
 from jaxret.environments import availability
 from jaxret.environments.environment import Environment, always_available
-from jaxret.learners import presets
-from jaxret.rules import projections
 from jaxret.theory import assumptions
 from jaxret.theory.theorems import describe, theorem_5_1
-
-RULE = presets.orag(tau=0.3, eta=0.003, projection=projections.none())
-
-
-@pytest.fixture(scope="module")
-def clean(toy):
-    return toy.run(RULE)
 
 
 def test_the_start_is_measured_on_the_worst_seed(clean):

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import logsumexp
 
 import jaxret as jr
 from jaxret.theory import comparators, duality
+from tests.theory.conftest import losses_and_steps
 
 DUAL = ["duality", "duality, whole ball"]
 TAU, ETA = 0.2, 0.01
@@ -33,8 +33,7 @@ def run(six):
 
 def loss(theta, task, tau):
     """Compute the loss of one Theta on every query in float64."""
-    z = task.queries.astype(np.float64) @ np.asarray(theta, np.float64).T / tau
-    return logsumexp(z, axis=1) - z[np.arange(len(task)), task.labels[:, 0]]
+    return losses_and_steps(theta, task.queries, task.labels, tau)[0]
 
 
 def in_ball(task, **options):
@@ -69,9 +68,7 @@ def test_the_comparator_follows_the_projection(run, six):
 def proximal_gradient(theta, task, tau, eta, *, times):
     """Compute the gradient of ``sum_t l_t + ||Theta - Theta_1||^2 / (2 eta)`` in NumPy."""
     theta, queries = np.asarray(theta, np.float64), task.queries.astype(np.float64)
-    z = queries @ theta.T / tau
-    c = np.exp(z - logsumexp(z, axis=1, keepdims=True))
-    c[np.arange(len(task)), task.labels[:, 0]] -= 1
+    _, c = losses_and_steps(theta, queries, task.labels, tau)
     return times * c.T @ queries / tau + (theta - task.theta) / eta
 
 
@@ -95,11 +92,8 @@ def test_label_noise_selects_the_statements(six):
         noisy = simulate(BALL, six, environment=jr.label_noise(rate))
         by_tool = replace(noisy, environment=jr.label_noise(np.full(6, rate)))
         for run in (noisy, by_tool) if rate < 0.5 else (noisy,):
-            statements = jr.bounds(run)
-            assert [one.name for one in statements] == names
-            assert [one.holds for one in statements] == [
-                one.name != "debiased" for one in statements
-            ]
+            holds = {one.name: one.holds for one in jr.bounds(run)}
+            assert holds == {name: name != "debiased" for name in names}
     debiased = jr.debiased(noise_rate=0.1, tau=TAU, eta=ETA, projection=jr.ball())
     statements = jr.bounds(simulate(debiased, six, environment=jr.label_noise(0.1)))
     assert [one.holds for one in statements] == [False, False, True, True, True]
@@ -159,9 +153,8 @@ def test_tools_that_are_absent_throughout_are_left_out(small):
     rows = np.flatnonzero(available)
     answerable = available[task.labels[:, 0]]
     seen = task.select(answerable & (answerable.cumsum() <= 40))  # as many queries as `six`
-    bare = jr.Task.from_arrays(
-        task.theta[rows], seen.queries, np.searchsorted(rows, seen.labels[:, 0])
-    )
+    labels = np.searchsorted(rows, seen.labels[:, 0])
+    bare = jr.Task.from_arrays(task.theta[rows], seen.queries, labels)
     runs = [simulate(BALL, one) for one in (seen, bare)]
     np.testing.assert_array_equal(runs[0].trace.item, rows[runs[1].trace.item])
     for one, other in zip(*map(jr.bounds, runs), strict=True):
@@ -181,14 +174,7 @@ def sign_descent(tau, eta):
         step = jnp.sign(moved.theta - state.theta)
         return moved._replace(theta=state.theta + eta * step)
 
-    return jr.Learner(
-        name="signs",
-        init=plain.init,
-        act=plain.act,
-        update=update,
-        logits=plain.logits,
-        scores=plain.scores,
-    )
+    return plain._replace(name="signs", update=update)
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +183,7 @@ def own(six):
 
 
 def test_a_custom_learner_has_regret_and_bounds_at_a_given_temperature(six, own):
-    run = own
+    run, radius = own, np.linalg.norm(six.theta, axis=1).max()
     ours = np.asarray(run.trace.loss, np.float64).sum(axis=1)
     for tau in (0.2, 0.5):
         found = jr.regret(run, six.theta, tau=tau).final.values
@@ -205,7 +191,6 @@ def test_a_custom_learner_has_regret_and_bounds_at_a_given_temperature(six, own)
         np.testing.assert_allclose(found, ours - theirs, atol=1e-3)
     best = jr.regret(run, tau=tau)
     assert best.comparator.converged
-    radius = np.linalg.norm(six.theta, axis=1).max()
     assert np.linalg.norm(best.comparator.theta, axis=1).max() <= radius + 1e-5
     expected = in_ball(six, tau=tau, radius=float(radius))
     assert best.comparator.loss == pytest.approx(float(expected.loss), rel=1e-3)

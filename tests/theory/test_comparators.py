@@ -1,21 +1,17 @@
+"""Comparators without and with a constraint: optima, certificates and margins."""
+
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.theory.comparators import hindsight, margin, proximal
-
-
-def gradient(theta, queries, labels, tau, counts):
-    """Compute the gradient of sum_t l_t in NumPy float64."""
-    z = queries @ theta.T / tau
-    p = np.exp(z - z.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    return (counts[:, None] * (p - np.eye(len(theta))[labels[:, 0]])).T @ queries / tau
+from jaxret.theory.comparators import hindsight, in_ball, losses, margin, proximal
+from tests.theory.conftest import losses_and_steps, unit
 
 
 def solve(solver, *arrays):
-    """Compile and run a solver in float64, with NumPy inputs and outputs."""
     with jax.enable_x64(True):
         return jax.tree.map(np.asarray, jax.jit(solver)(*map(jnp.asarray, arrays)))
 
@@ -95,10 +91,9 @@ def test_the_proximal_comparator_satisfies_its_optimality_condition():
     for tau in (0.1, 1.0):
         got = solve(solver, queries, labels, theta_1, counts, tau)
         assert got.converged
-        pull = (np.asarray(got.theta) - theta_1) / eta
-        np.testing.assert_allclose(
-            gradient(np.asarray(got.theta), queries, labels, tau, counts), -pull, atol=1e-7
-        )
+        _, c = losses_and_steps(got.theta, queries, labels, tau)
+        gradient = (counts[:, None] * c).T @ queries / tau
+        np.testing.assert_allclose(gradient, -(got.theta - theta_1) / eta, atol=1e-7)
 
 
 def test_the_certificates_hold_for_a_search_that_stops_early():
@@ -127,10 +122,8 @@ def test_float32_reaches_the_default_tolerance_in_a_few_iterations():
     rng = np.random.default_rng(3)
     queries = rng.normal(size=(500, 32)).astype(np.float32) / np.sqrt(32)
     theta_1 = rng.normal(size=(60, 32)).astype(np.float32) / np.sqrt(32)
-    labels = jnp.asarray(rng.integers(0, 60, (500, 1)))
-    got = jax.jit(lambda q, l, t: proximal(q, l, t, eta=1e-4, tau=0.05))(
-        jnp.asarray(queries), labels, jnp.asarray(theta_1)
-    )
+    labels = rng.integers(0, 60, (500, 1))
+    got = jax.jit(partial(proximal, eta=1e-4, tau=0.05))(queries, labels, theta_1)
     assert got.theta.dtype == jnp.float32
     assert got.converged
     assert got.iterations <= 10
@@ -140,3 +133,82 @@ def test_float32_reaches_the_default_tolerance_in_a_few_iterations():
 def test_a_step_size_of_zero_is_refused():
     with pytest.raises(ValueError, match="eta must be > 0, got 0"):
         proximal(jnp.ones((1, 2)), jnp.zeros((1, 1), int), jnp.ones((3, 2)), eta=0.0, tau=1.0)
+
+
+RADIUS, TAU = 1.0, 0.3
+
+
+def make_data(items=6, width=4, queries=15, seed=0):
+    rng = np.random.default_rng(seed)
+    q = unit(rng.normal(size=(queries, width)))
+    return q, rng.integers(0, items, (queries, 1)), rng.normal(size=(items, width))
+
+
+def loss_and_gradient(theta, q, labels):
+    losses, c = losses_and_steps(theta, q, labels, TAU)
+    return losses.sum(), c.T @ q / TAU
+
+
+COMPILED = jax.jit(partial(in_ball, tau=TAU, tolerance=1e-10), static_argnames="radius")
+
+
+def solved(q, labels, theta, radius=RADIUS, counts=None, max_iterations=5000):
+    with jax.enable_x64(True):
+        counts = np.ones(len(q)) if counts is None else counts
+        options = {"radius": radius, "counts": counts, "max_iterations": max_iterations}
+        return jax.tree.map(np.asarray, COMPILED(q, labels, theta_0=theta, **options))
+
+
+def test_plain_projected_gradient_in_numpy_finds_the_same_minimum():
+    q, labels, theta = make_data()
+    found = solved(q, labels, theta)
+    for _ in range(4000):
+        theta = theta - 0.01 * loss_and_gradient(theta, q, labels)[1]
+        theta /= np.maximum(np.linalg.norm(theta, axis=1, keepdims=True) / RADIUS, 1.0)
+    assert found.converged
+    assert found.loss == pytest.approx(loss_and_gradient(theta, q, labels)[0], abs=1e-6)
+
+
+def test_rows_are_in_the_ball_even_if_the_data_are_separable():
+    q = np.eye(3)
+    found = solved(q, np.array([[0], [1], [2]]), np.zeros((3, 3)))
+    assert found.converged
+    assert (np.linalg.norm(found.theta, axis=1) <= RADIUS + 1e-9).all()
+
+
+def test_the_gap_bounds_the_distance_to_the_minimum_also_when_cut_short():
+    q, labels, theta = make_data(seed=1)
+    best = solved(q, labels, theta)
+    for iterations in (1, 3, 10):
+        early = solved(q, labels, theta, max_iterations=iterations)
+        assert not early.converged
+        assert 0 < early.loss - best.loss <= early.gap
+
+
+@pytest.mark.parametrize("radius", [0.4, 2.5])
+def test_the_certificate_is_that_of_its_own_ball(radius):
+    """``<G, Theta> + R sum_i ||G_i||``: without R it is too loose for R < 1 and invalid above."""
+    q, labels, theta = make_data(seed=1)
+    best = solved(q, labels, theta, radius=radius)
+    assert best.converged
+    assert np.linalg.norm(best.theta, axis=1).max() == pytest.approx(radius, rel=1e-6)
+    for iterations in (0, 3, 10):
+        early = solved(q, labels, theta, radius=radius, max_iterations=iterations)
+        loss, gradient = loss_and_gradient(early.theta, q, labels)
+        lengths = np.linalg.norm(gradient, axis=1)
+        by_hand = (gradient * early.theta).sum() + radius * lengths.sum()
+        assert early.loss == pytest.approx(loss)
+        assert early.gap == pytest.approx(by_hand)
+        assert 0 < early.loss - best.loss <= early.gap
+
+
+def test_counts_weigh_queries_as_repeating_them_does():
+    q, labels, theta = make_data(seed=2)
+    counts = np.random.default_rng(0).integers(1, 4, len(q)).astype(float)
+    weighed = solved(q, labels, theta, counts=counts)
+    times = counts.astype(int)
+    repeated = solved(np.repeat(q, times, axis=0), np.repeat(labels, times, axis=0), theta)
+    assert weighed.loss == pytest.approx(repeated.loss, abs=1e-7)
+    with jax.enable_x64(True):
+        each = losses(jnp.asarray(weighed.theta), jnp.asarray(q), jnp.asarray(labels), tau=TAU)
+        assert weighed.loss == pytest.approx(float(counts @ np.asarray(each)))

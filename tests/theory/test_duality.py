@@ -4,25 +4,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.special import softmax
 
 import jaxret as jr
 from jaxret.theory import duality, rerun
+from tests.theory.conftest import losses_and_steps, near_tools
 
 TAU = 0.2
 
 
 @pytest.fixture(scope="module")
 def task():
-    rng = np.random.default_rng(5)
-    theta = rng.normal(size=(6, 4))
-    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
-    labels = rng.integers(6, size=(30, 2))
-    labels[::2, 1] = -1  # one right tool, or two
-    labels[labels[:, 0] == labels[:, 1], 1] = -1
-    queries = theta[labels[:, 0]] + 0.7 * rng.normal(size=(30, 4))
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    return jr.Task.from_arrays(theta, queries, labels, name="six")
+    """Make a task whose queries have one right tool, or two."""
+    made = near_tools(items=6, width=4, queries=30, noise=0.7, seed=5)
+    first = made.labels[:, 0]
+    second = np.where(np.arange(30) % 2, (first + 1 + first % 3) % 6, -1)
+    return jr.Task.from_arrays(made.theta, made.queries, np.stack([first, second], axis=1))
 
 
 LEARNERS = {
@@ -35,14 +32,12 @@ LEARNERS = {
 
 
 def simulate(learner, task):
-    oracle = learner.facts.oracle
-    environment = None if oracle else jr.label_noise(0.2)
+    environment = None if learner.facts.oracle else jr.label_noise(0.2)
     return jr.simulate(learner, task, exposures=2, seeds=3, environment=environment)
 
 
 @pytest.fixture(scope="module", params=LEARNERS)
 def found(request, task):
-    """Return a run and its sums."""
     run = simulate(LEARNERS[request.param], task)
     return run, duality.dual(run, TAU)
 
@@ -52,19 +47,13 @@ def sphere(task):
     return simulate(LEARNERS["sphere"], task)
 
 
-def loss(theta, task):
-    z = task.queries.astype(np.float64) @ np.asarray(theta, np.float64).T / TAU
-    right = np.where(task.labels >= 0, np.take_along_axis(z, task.labels, axis=1), 0).sum(axis=1)
-    return logsumexp(z, axis=1) - right / (task.labels >= 0).sum(axis=1)
-
-
 def test_no_comparator_beats_it_on_any_seed(found, task):
     run, found = found
     rng = np.random.default_rng(0)
     ours = np.asarray(run.trace.loss, np.float64).sum(axis=1)
     for size in (0.0, 0.3, 1.0, 3.0):
         u = size * rng.normal(size=task.theta.shape) + (rng.random() < 0.5) * task.theta
-        theirs = loss(u, task)[run.order].sum(axis=1)
+        theirs = losses_and_steps(u, task.queries, task.labels, TAU)[0][run.order].sum(axis=1)
         product = (found.residual * u).sum(axis=(1, 2))
         assert (ours - theirs <= found.loss - found.entropy - product + 1e-3).all()
         assert duality.against_one(found, u).value == pytest.approx(
@@ -92,10 +81,10 @@ def test_a_learner_that_does_not_move_attains_the_bound(task):
 def test_residuals_and_entropies_are_those_of_the_rounds_in_numpy(task, sphere):
     theta, residual, entropy = np.asarray(task.theta, np.float64), 0.0, 0.0
     for t, n in enumerate(sphere.order[0]):  # Algorithm 1 on the sphere, with the bits of the run
-        q, labels = task.queries[n].astype(np.float64), task.labels[n]
-        p = np.exp(theta @ q / TAU - logsumexp(theta @ q / TAU))
-        right = np.isin(np.arange(6), labels[labels >= 0]) / (labels >= 0).sum()
-        residual = residual + np.outer(p - right, q / TAU)
+        q = task.queries[n].astype(np.float64)
+        p = softmax(theta @ q / TAU)
+        _, c = losses_and_steps(theta, q[None], task.labels[n : n + 1], TAU)
+        residual = residual + np.outer(c, q / TAU)
         entropy -= p @ np.log(p)
         c = p.copy()
         item = sphere.trace.item[0, t]

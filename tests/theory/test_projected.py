@@ -11,16 +11,9 @@ from scipy.special import logsumexp, softmax
 
 import jaxret as jr
 from jaxret.theory import projected
+from tests.theory.conftest import failing, near_tools, stated, unit
 
-PROJECTIONS = {
-    "free": jr.projections.none(),
-    "ball": jr.ball(),
-    "sphere": jr.sphere(),
-}
-
-
-def unit(rows):
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+PROJECTIONS = {"free": jr.projections.none(), "ball": jr.ball(), "sphere": jr.sphere()}
 
 
 def rows_after(theta, q, c, tau, eta, name):
@@ -91,21 +84,13 @@ def test_the_bound_exceeds_the_exact_expected_regret_of_a_short_run(name):
 
 @pytest.fixture(scope="module")
 def task():
-    rng = np.random.default_rng(2)
-    theta = unit(rng.normal(size=(6, 4)))
-    labels = rng.integers(6, size=30)
-    queries = unit(theta[labels] + 0.5 * rng.normal(size=(30, 4)))
-    return jr.Task.from_arrays(theta, queries, labels, name="six")
+    return near_tools(items=6, width=4, queries=30, noise=0.5, seed=2)
 
 
 @pytest.fixture(scope="module", params=PROJECTIONS)
 def run(request, task):
     learner = jr.orag(tau=0.5, eta=0.05, projection=PROJECTIONS[request.param])
     return request.param, jr.simulate(learner, task, seeds=64, form="scan")
-
-
-def stated(run, against):
-    return {one.name: one for one in jr.bounds(run, against=against)}
 
 
 def test_the_value_is_that_of_duality_plus_the_distance_at_the_end(run, task):
@@ -121,10 +106,9 @@ def test_the_value_is_that_of_duality_plus_the_distance_at_the_end(run, task):
         assert ours.value < statements["Theorem 5.1"].value or name == "sphere"
     assert (ours.bound.terms["stretched rows"] == 0) == (name != "sphere")
     if name == "free":
-        for learner, failing in (
+        for learner, assumption in (
             (jr.chosen_only(tau=0.5, eta=0.05), "a failure teaches"),
             (jr.greedy(tau=0.5, eta=0.05), "mean of the estimator"),
         ):
             other = stated(replace(run, learner=learner), u)["Theorem 5.1, projection counted"]
-            failed = [a.name for a in other.bound.assumptions if not a.holds]
-            assert any(name.startswith(failing) for name in failed)
+            assert any(name.startswith(assumption) for name in failing(other.bound))

@@ -5,14 +5,7 @@ import pytest
 
 from jaxret.theory.comparators import losses
 from jaxret.theory.regret import cumulative_regret
-
-
-def numpy_losses(theta, queries, labels, tau):
-    z = queries @ theta.T / tau
-    log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
-    return np.array(
-        [-np.mean([row[i] for i in of if i >= 0]) for row, of in zip(log_p, labels, strict=True)]
-    )
+from tests.theory.conftest import losses_and_steps
 
 
 @pytest.fixture
@@ -27,18 +20,16 @@ def case():
 
 
 def test_losses_are_the_mean_negative_log_probability_of_the_labels(case):
-    theta, queries, labels = case
     with jax.enable_x64(True):
         got = losses(*map(jnp.asarray, case), tau=0.3)
-    np.testing.assert_allclose(got, numpy_losses(theta, queries, labels, 0.3), rtol=1e-12)
+    np.testing.assert_allclose(got, losses_and_steps(*case, 0.3)[0], rtol=1e-12)
 
 
 def test_the_gradient_is_p_less_the_label_times_the_query_over_tau(case):
     theta, queries, labels = case
     labels, tau = labels[:, :1], 0.3
-    z = queries @ theta.T / tau
-    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
-    by_hand = (p - np.eye(7)[labels[:, 0]]).T @ queries / tau
+    _, c = losses_and_steps(theta, queries, labels, tau)
+    by_hand = c.T @ queries / tau
     with jax.enable_x64(True):
         q, l = jnp.asarray(queries), jnp.asarray(labels)
         got = jax.grad(lambda t: losses(t, q, l, tau=tau).sum())(jnp.asarray(theta))
@@ -55,7 +46,8 @@ def test_an_absent_item_takes_no_probability(case):
         got = losses(
             *map(jnp.asarray, (theta, queries, labels)), tau=1.0, available=jnp.asarray(here)
         )
-    np.testing.assert_allclose(got, numpy_losses(without, queries, moved, 1.0), rtol=1e-12)
+    expected, _ = losses_and_steps(without, queries, moved, 1.0)
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
 def test_regret_adds_up_what_the_comparator_would_have_saved():
@@ -68,9 +60,8 @@ def test_regret_adds_up_what_the_comparator_would_have_saved():
 
 def test_a_long_sum_of_small_regrets_is_not_lost_in_float32():
     n = 300_000
-    got = cumulative_regret(
-        np.full(n, 0.1, np.float32), np.zeros(1, np.float32), np.zeros(n, np.int32)
-    )
+    ours, theirs = np.full(n, 0.1, np.float32), np.zeros(1, np.float32)
+    got = cumulative_regret(ours, theirs, np.zeros(n, np.int32))
     np.testing.assert_allclose(got[-1], n * float(np.float32(0.1)), rtol=1e-12)
 
 

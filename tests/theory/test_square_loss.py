@@ -9,6 +9,7 @@ import pytest
 import jaxret as jr
 from jaxret.learners.bandits.inverse_gap import inverse_gap
 from jaxret.theory import square_loss
+from tests.theory.conftest import stated
 
 
 def test_inverse_gaps_pay_for_regret_with_the_squared_error():
@@ -18,7 +19,7 @@ def test_inverse_gaps_pay_for_regret_with_the_squared_error():
     for items in (2, 5, 30):
         for over in (0.1, 1.0, 20.0):
             gamma = over * items
-            f, true = np.moveaxis(rng.beta(0.4, 0.4, size=(60, 2, items)), 1, 0)
+            f, true = np.moveaxis(rng.beta(0.4, 0.4, size=(2000, 2, items)), 1, 0)
             p = np.asarray(choose(f, np.ones(items, bool), over))
             regret = np.sum(p * (true.max(axis=1, keepdims=True) - true), axis=1)
             paid = 2 * items / gamma + gamma / 4 * np.sum(p * (f - true) ** 2, axis=1)
@@ -40,16 +41,12 @@ def crossed(items=3, queries=30):
     return jr.Task.from_arrays(task.theta, np.full_like(task.queries, items**-0.5), task.labels)
 
 
-def statements(run):
-    return {one.name: one for one in jr.bounds(run)}
-
-
 @pytest.mark.parametrize("make", [orthogonal, crossed])
 def test_the_bound_under_realizability_holds_only_for_a_realizable_task(make):
     """In the crossed task, f* is outside the class: its bound fails, though no test rejects it."""
     learner = jr.squarecb(gamma=8.0, eta=0.2, start="zero")
     run = jr.simulate(learner, make(), exposures=40, seeds=6)
-    found = statements(run)
+    found = stated(run)
     assert list(found) == ["SquareCB, if realizable", "SquareCB, from its regression"]
     wrong = (1 - np.asarray(run.trace.success, np.float64)).sum(axis=1)
     for one in found.values():
@@ -100,7 +97,7 @@ def test_realizability_is_not_rejected_while_the_learner_is_still_learning():
     learner = jr.squarecb(gamma=2.0, eta=0.02, start="zero")
     run = jr.simulate(learner, orthogonal(), exposures=40, seeds=6)
     assert min(one.p for one in square_loss.deciles(run)) < 1e-3
-    found = statements(run)["SquareCB, if realizable"]
+    found = stated(run)["SquareCB, if realizable"]
     assert [a.measured for a in found.bound.assumptions if "realizable" in a.name] == [1.0]
 
 

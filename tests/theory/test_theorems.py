@@ -6,28 +6,30 @@ import numpy as np
 import pytest
 
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners import presets, rank_one
+from jaxret.learners import presets
 from jaxret.rules import estimators, policies, projections, schedules
 from jaxret.theory.assumptions import bias_product, final_regrets, norm2
 from jaxret.theory.comparators import hindsight, proximal
 from jaxret.theory.theorems import debiased, describe, theorem_5_1, theorem_b2
 from jaxret.types import Stream
+from tests.theory.conftest import failing
 
 TAU, ETA = 0.3, 0.003
-RULE = presets.orag(tau=TAU, eta=ETA, projection=projections.none())
+FREE = {"tau": TAU, "eta": ETA, "projection": projections.none()}
+RULE = presets.orag(**FREE)
+NOISY = ["label noise", "wrong rewards as frequent for every tool"]
 
 
 @pytest.fixture(scope="module")
 def closest(toy):
-    """Compute the proximal comparator."""
     counts = np.full(len(toy.queries), 8.0, np.float32)
     find = jax.jit(partial(proximal, eta=ETA, tau=TAU))
     return find(toy.queries, toy.labels, toy.theta_1, counts=counts)
 
 
 @pytest.fixture(scope="module")
-def clean(toy, closest):
-    return toy.run(RULE, comparator=closest.theta)
+def near(clean, closest):
+    return clean._replace(comparator=closest.theta)
 
 
 @pytest.fixture(scope="module")
@@ -35,58 +37,49 @@ def noisy(toy, closest):
     return toy.run(RULE, noise_rate=0.45, comparator=closest.theta)
 
 
-def failing(bound):
-    return [a.name.split(":")[0] for a in bound.assumptions if not a.holds]
-
-
-def test_theorem_5_1_holds_against_the_proximal_comparator(clean):
-    bound, regret = theorem_5_1(clean), Estimate.of(final_regrets(clean))
+def test_theorem_5_1_holds_against_the_proximal_comparator(near):
+    bound, regret = theorem_5_1(near), Estimate.of(final_regrets(near))
     assert bound.holds
     assert regret.mean + 5 * regret.error < bound.value < 3 * regret.mean
     assert bound.stderr < 0.01 * bound.value
 
 
-def test_theorem_5_1_holds_against_the_optimum_in_hindsight(toy, clean):
+def test_theorem_5_1_holds_against_the_optimum_in_hindsight(toy, near):
     counts = np.full(len(toy.queries), 8.0, np.float32)
     find = jax.jit(partial(hindsight, tau=TAU))
     best = find(toy.queries, toy.labels, theta_0=toy.theta_1, counts=counts)
     assert best.converged
-    run = clean._replace(comparator=best.theta)
+    run = near._replace(comparator=best.theta)
     assert theorem_5_1(run).holds
-    assert final_regrets(clean).mean() < final_regrets(run).mean() < theorem_5_1(run).value
+    assert final_regrets(near).mean() < final_regrets(run).mean() < theorem_5_1(run).value
 
 
-def test_no_comparator_bounds_the_loss_of_the_run_better_than_the_proximal_one(clean):
+def test_no_comparator_bounds_the_loss_of_the_run_better_than_the_proximal_one(near):
     def bounded_loss(comparator):
-        run = clean._replace(comparator=comparator)
-        loss = np.asarray(clean.trace.loss, np.float64).sum(axis=1).mean()
+        run = near._replace(comparator=comparator)
+        loss = np.asarray(near.trace.loss, np.float64).sum(axis=1).mean()
         return loss - final_regrets(run).mean() + theorem_5_1(run).value
 
-    best = bounded_loss(clean.comparator)
-    away = clean.comparator - clean.theta_1
-    for other in (clean.theta_1, clean.theta_1 + 0.9 * away, clean.theta_1 + 1.1 * away):
+    best = bounded_loss(near.comparator)
+    away = near.comparator - near.theta_1
+    for other in (near.theta_1, near.theta_1 + 0.9 * away, near.theta_1 + 1.1 * away):
         assert best < bounded_loss(other)
 
 
-def test_the_terms_of_theorem_5_1_are_those_of_the_paper(clean):
-    terms = theorem_5_1(clean).terms
-    apart = np.asarray(clean.theta_1, np.float64) - np.asarray(clean.comparator, np.float64)
-    p = np.asarray(clean.trace.p_success, np.float64)
+def test_the_terms_of_theorem_5_1_are_those_of_the_paper(near):
+    terms = theorem_5_1(near).terms
+    apart = np.asarray(near.theta_1, np.float64) - np.asarray(near.comparator, np.float64)
+    p = np.asarray(near.trace.p_success, np.float64)
+    np.testing.assert_allclose(norm2(near), np.full((96, 320), 1 / TAU**2), rtol=1e-6)
     second = (1 / p - 2 * p + 1) / TAU**2  # the queries are unit vectors
     np.testing.assert_allclose(terms["start"], (apart**2).sum() / (2 * ETA), rtol=1e-6)
     np.testing.assert_allclose(terms["variance"], ETA / 2 * second.sum(axis=1).mean(), rtol=1e-4)
 
 
 def test_noisy_rewards_void_theorem_5_1_and_theorem_b2_covers_them(noisy):
-    void, bound, regret = (
-        theorem_5_1(noisy),
-        theorem_b2(noisy, noise_rate=0.45),
-        Estimate.of(final_regrets(noisy)),
-    )
-    assert failing(void) == [
-        "label noise",
-        "wrong rewards as frequent for every tool",
-    ]
+    void, bound = theorem_5_1(noisy), theorem_b2(noisy, noise_rate=0.45)
+    regret = Estimate.of(final_regrets(noisy))
+    assert failing(void) == NOISY
     assert "void" in describe(void)
     assert regret.mean - 3 * regret.error > void.value
     assert bound.holds
@@ -112,127 +105,73 @@ def test_the_bias_is_the_inner_product_with_the_bias_matrix(noisy):
 
 
 def test_the_debiased_rule_meets_its_bound_under_label_noise(toy, closest):
-    rule = rank_one.rank_one(
-        "debiased",
-        estimator=estimators.debiased(noise_rate=0.1),
-        policy=policies.softmax(),
-        tau=TAU,
-        eta=ETA,
-    )
+    rule = presets.debiased(noise_rate=0.1, **FREE)
     run = toy.run(rule, noise_rate=0.1, comparator=closest.theta)
     bound, regret = debiased(run, noise_rate=0.1), Estimate.of(final_regrets(run))
     assert bound.holds
     assert set(bound.terms) == {"start", "variance"}
     assert regret.mean + 5 * regret.error < bound.value < theorem_b2(run, noise_rate=0.1).value
-    assert failing(debiased(run, noise_rate=0.3)) == [
-        "mean of the estimator",
-        "label noise",
-        "wrong rewards as frequent for every tool",
-    ]
+    assert failing(debiased(run, noise_rate=0.3)) == ["mean of the estimator", *NOISY]
 
 
 def test_the_rule_that_moves_one_row_meets_theorem_5_1(toy, closest):
-    rule = presets.chosen_only(tau=TAU, eta=ETA, projection=projections.none())
-    run = toy.run(rule, comparator=closest.theta)
+    run = toy.run(presets.chosen_only(**FREE), comparator=closest.theta)
     bound, regret = theorem_5_1(run), Estimate.of(final_regrets(run))
     assert bound.holds
     assert regret.mean + 5 * regret.error < bound.value
 
 
-def sharper(run):
-    return run._replace(rule=run.rule._replace(policy=policies.softmax(temperature=0.9)))
+NOT_FROM_P, NOT_CONVEX = "items drawn from p", "comparator in a convex set"
+MEAN, SECOND = "mean of the estimator", "second moment of the estimator, over the bound's"
+BROKEN = [  # changes of the rule, and the assumptions that then fail
+    ({"policy": policies.softmax(temperature=0.9)}, [NOT_FROM_P]),
+    ({"policy": policies.greedy()}, [NOT_FROM_P]),
+    ({"policy": policies.softmax(k=3)}, [NOT_FROM_P]),
+    ({"schedule": schedules.inverse_sqrt()}, ["constant step size"]),
+    ({"projection": projections.sphere()}, [NOT_CONVEX]),
+    ({"projection": projections.ball(radius=0.3)}, [NOT_CONVEX]),
+    ({"estimator": estimators.clipped(floor=1e-6)}, [MEAN]),
+    ({"estimator": estimators.debiased(noise_rate=0.2)}, [MEAN, SECOND]),
+    ({"tau": 1.0}, ["the run starts at Theta_1"]),
+]
 
 
-def greedy(run):
-    return run._replace(rule=run.rule._replace(policy=policies.greedy()))
-
-
-def three_at_once(run):
-    return run._replace(rule=run.rule._replace(policy=policies.softmax(k=3)))
-
-
-def other_propensities(run):
-    return run._replace(trace=run.trace._replace(propensity=0.5 * run.trace.propensity))
-
-
-def decreasing(run):
-    return run._replace(rule=run.rule._replace(schedule=schedules.inverse_sqrt()))
-
-
-def on_a_sphere(run):
-    return run._replace(rule=run.rule._replace(projection=projections.sphere()))
-
-
-def outside_the_ball(run):
-    return run._replace(rule=run.rule._replace(projection=projections.ball(radius=0.3)))
-
-
-def clipped(run):
-    return run._replace(rule=run.rule._replace(estimator=estimators.clipped(floor=1e-6)))
-
-
-def debiased_for_nothing(run):
-    return run._replace(rule=run.rule._replace(estimator=estimators.debiased(noise_rate=0.2)))
-
-
-def two_labels(run):
-    labels = jnp.concatenate([run.stream.labels, (run.stream.labels + 1) % 8], axis=1)
-    return run._replace(stream=run.stream._replace(labels=labels))
-
-
-def other_temperature(run):
-    return run._replace(rule=run.rule._replace(tau=1.0))
-
-
-@pytest.mark.parametrize(
-    ("broken", "names"),
-    [
-        (sharper, ["items drawn from p"]),
-        (greedy, ["items drawn from p"]),
-        (three_at_once, ["items drawn from p"]),
-        (other_propensities, ["items drawn from p"]),
-        (decreasing, ["constant step size"]),
-        (on_a_sphere, ["comparator in a convex set"]),
-        (outside_the_ball, ["comparator in a convex set"]),
-        (clipped, ["mean of the estimator"]),
-        (
-            debiased_for_nothing,
-            ["mean of the estimator", "second moment of the estimator, over the bound's"],
-        ),
-        (two_labels, ["one label a query"]),
-        (other_temperature, ["the run starts at Theta_1"]),
-    ],
-    ids=lambda x: getattr(x, "__name__", None),
-)
-def test_an_assumption_that_fails_is_named(clean, broken, names):
-    bound = theorem_5_1(broken(clean))
+@pytest.mark.parametrize(("changes", "names"), BROKEN)
+def test_an_assumption_that_fails_is_named(near, changes, names):
+    bound = theorem_5_1(near._replace(rule=near.rule._replace(**changes)))
     assert failing(bound) == names
     assert f"FAILS  {names[0]}" in describe(bound)
 
 
-def test_a_bound_says_what_it_is_made_of(clean):
-    text = describe(theorem_5_1(clean))
+def test_other_propensities_and_two_labels_are_named(near):
+    trace, stream = near.trace, near.stream
+    halved = near._replace(trace=trace._replace(propensity=0.5 * trace.propensity))
+    labels = jnp.concatenate([stream.labels, (stream.labels + 1) % 8], axis=1)
+    two = near._replace(stream=stream._replace(labels=labels))
+    for run, name in ((halved, NOT_FROM_P), (two, "one label a query")):
+        assert failing(theorem_5_1(run)) == [name]
+        assert f"FAILS  {name}" in describe(theorem_5_1(run))
+
+
+def test_a_bound_says_what_it_is_made_of(near):
+    text = describe(theorem_5_1(near))
     assert text.startswith("Theorem 5.1: regret <= ")
     assert "(start) + " in text
     assert "FAILS" not in text
     assert "void" not in text
 
 
-def test_one_seed_without_its_axis_is_refused(clean):
-    stream = Stream(clean.stream.queries, clean.stream.labels, clean.stream.order[0])
+def test_one_seed_without_its_axis_is_refused(near):
+    stream = Stream(near.stream.queries, near.stream.labels, near.stream.order[0])
     with pytest.raises(ValueError, match=r"stream.order \(320,\) .* must both be \[S, T\]"):
-        theorem_5_1(clean._replace(stream=stream))
+        theorem_5_1(near._replace(stream=stream))
 
 
-def test_a_learner_that_never_moves_has_no_bound(clean):
+def test_a_learner_that_never_moves_has_no_bound(near):
     with pytest.raises(ValueError, match=r"eta must be > 0 for a regret bound, got 0\.0"):
-        theorem_5_1(clean._replace(rule=presets.frozen().structure))
+        theorem_5_1(near._replace(rule=presets.frozen().structure))
 
 
-def test_a_run_that_diverged_has_an_infinite_bound(clean):
-    lost = clean._replace(trace=clean.trace._replace(loss=clean.trace.loss + 1e6))
+def test_a_run_that_diverged_has_an_infinite_bound(near):
+    lost = near._replace(trace=near.trace._replace(loss=near.trace.loss + 1e6))
     assert theorem_5_1(lost).value == np.inf
-
-
-def test_the_norm_of_a_query_is_measured_in_units_of_tau(clean):
-    np.testing.assert_allclose(norm2(clean), np.full((96, 320), 1 / TAU**2), rtol=1e-6)

@@ -1,7 +1,6 @@
 """A shared linear regression: closed forms, mabwiser, space-bandits and sampling frequencies."""
 
 from functools import cache, partial
-from operator import itemgetter
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +12,7 @@ from jaxret.learners.bandits import linear
 from jaxret.learners.bandits.common import Acting
 from jaxret.learners.bandits.linear import lints, linucb_shared, neural_linear
 from jaxret.learners.learner import map_queries
-from jaxret.testing import quick_jit
-from tests.learners.bandits.conftest import Rounds, make_mabwiser_log
+from tests.learners.bandits.rounds import Rounds, compute, make_mabwiser_log, make_rounds, taught
 
 BASES = {"constant": (linear.constant, lambda q: [1.0]), "identity": (linear.identity, lambda q: q)}
 RNG = np.random.default_rng(3)
@@ -22,23 +20,15 @@ X, Y = RNG.normal(size=(40, 5)), RNG.normal(size=40)
 FIRST, RIDGE, SHAPE, RATE = RNG.normal(size=5), 0.6, 2.5, 1.5
 
 
-def posterior(n):
-    """Return the posterior of the first n observations, in float64."""
-    return jax.tree.map(itemgetter(n), all_posteriors())
-
-
 @cache
-def all_posteriors():
-    """Compute the posteriors after 0 .. 40 observations, in one program."""
+def posterior(n):
+    """Observe the first n lines, in float64."""
 
-    def run(x, y):
+    def run(x, y, n):
         first = linear.prior(jnp.asarray(FIRST), RIDGE, SHAPE, RATE)
-        step = lambda known, line: (linear.observe(known, *line),) * 2  # noqa: E731
-        return first, jax.lax.scan(step, first, (x, y))[1]
+        return jax.lax.fori_loop(0, n, lambda i, known: linear.observe(known, x[i], y[i]), first)
 
-    with jax.enable_x64(True):
-        first, rest = jax.device_get(quick_jit(run)(X, Y))
-    return jax.tree.map(lambda a, b: np.concatenate([np.asarray(a)[None], b]), first, rest)
+    return compute(run, X, Y, n)
 
 
 def textbook(x, y, first, ridge, shape, rate):
@@ -55,12 +45,9 @@ def direct(n):
 
 def by_hand(theta, query, base):
     """Compute x(q, a) of every tool."""
-    return np.stack(
-        [
-            np.concatenate([len(query) ** 0.5 * query * row, [query @ row], base(query)])
-            for row in theta
-        ]
-    )
+    products = len(query) ** 0.5 * query * theta
+    bases = np.tile(base(query), (len(theta), 1))
+    return np.concatenate([products, (theta @ query)[:, None], bases], axis=1)
 
 
 def shown(world, base):
@@ -70,25 +57,20 @@ def shown(world, base):
 
 
 def test_observing_one_by_one_gives_the_posterior_of_all_observations():
-    with jax.enable_x64(True):
-        for n in (0, 1, 7, 40):
-            known, (mean, precision, shape, rate) = posterior(n), direct(n)
-            np.testing.assert_allclose(known.mean, mean, atol=1e-12)
-            covariance = np.linalg.inv(precision)
-            np.testing.assert_allclose(known.root @ known.root.T, covariance, atol=1e-12)
-            np.testing.assert_allclose([known.shape, known.rate], [shape, rate], rtol=1e-12)
-            expected = np.sqrt(np.einsum("ni,ij,nj->n", X[:4], covariance, X[:4]))
-            got = quick_jit(linear.deviations)(known, X[:4])
-            np.testing.assert_allclose(got, expected, atol=1e-12)
+    for n in (0, 1, 7, 40):
+        known, (mean, precision, shape, rate) = posterior(n), direct(n)
+        np.testing.assert_allclose(known.mean, mean, atol=1e-12)
+        covariance = np.linalg.inv(precision)
+        np.testing.assert_allclose(known.root @ known.root.T, covariance, atol=1e-12)
+        np.testing.assert_allclose([known.shape, known.rate], [shape, rate], rtol=1e-12)
+        expected = np.sqrt(np.einsum("ni,ij,nj->n", X[:4], covariance, X[:4]))
+        np.testing.assert_allclose(compute(linear.deviations, known, X[:4]), expected, atol=1e-12)
 
 
 def test_draws_have_the_mean_and_covariance_of_the_posterior():
     n, scale = 20_000, 0.7
-    with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(0), n)
-        drawn = np.asarray(
-            jax.jit(jax.vmap(linear.draw, (None, 0, None)))(posterior(7), keys, scale)
-        )
+    draw = jax.vmap(linear.draw, (None, 0, None))
+    drawn = compute(draw, posterior(7), jax.random.split(jax.random.key(0), n), scale)
     mean, precision, *_ = direct(7)
     covariance = scale**2 * np.linalg.inv(precision)
     error = np.sqrt(np.diag(covariance) / n)
@@ -98,10 +80,9 @@ def test_draws_have_the_mean_and_covariance_of_the_posterior():
 
 def test_the_noise_is_drawn_from_its_inverse_gamma():
     n = 20_000
-    with jax.enable_x64(True):
-        keys = jax.random.split(jax.random.key(1), n)
-        drawn = jax.jit(jax.vmap(linear.draw_noise, (None, 0)))(posterior(7), keys)
-    precisions = np.asarray(drawn) ** -2  # gamma, with mean shape / rate and variance / rate again
+    draw = jax.vmap(linear.draw_noise, (None, 0))
+    drawn = compute(draw, posterior(7), jax.random.split(jax.random.key(1), n))
+    precisions = drawn**-2  # gamma, with mean shape / rate and variance / rate again
     _, _, shape, rate = direct(7)
     np.testing.assert_allclose(precisions.mean(), shape / rate, atol=4 * shape**0.5 / rate / n**0.5)
     np.testing.assert_allclose(precisions.var(), shape / rate**2, rtol=0.1)
@@ -122,23 +103,20 @@ def test_in_float32_the_covariance_stays_positive_for_thousands_of_rounds():
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_features_are_products_cosine_and_base(rounds, compute, name):
-    base, expected = BASES[name]
-    world = rounds()
+def test_features_are_products_cosine_and_base(name):
+    (base, expected), world = BASES[name], make_rounds()
     query = world.queries[0]
-    both = lambda *args: [linear.features(x, *args[1:], base) for x in (args[0], args[0][3])]  # noqa: E731
-    got, one = compute(both, world.theta, query)
+    got = compute(partial(linear.features, base=base), world.theta, query)
+    one = compute(partial(linear.features, base=base), world.theta[3], query)
     np.testing.assert_allclose(got, by_hand(world.theta, query, expected), atol=1e-14)
     np.testing.assert_allclose(one, got[3], atol=1e-14)
 
 
 @pytest.mark.parametrize("start", ["document", "zero"])
 @pytest.mark.parametrize("name", BASES)
-def test_scores_and_mapped_queries_are_those_of_the_regression(
-    rounds, taught, compute, name, start
-):
+def test_scores_and_mapped_queries_are_those_of_the_regression(name, start):
     base, expected = BASES[name]
-    world, acting = rounds(), Acting(lambda state, query, key: None, None)
+    world, acting = make_rounds(), Acting(lambda state, query, key: None, None)
     learner = linear.linear_learner("one", base=base, start=start, ridge=0.9, acting=acting)
     states, x = taught(learner, world), shown(world, expected)
     prior = np.zeros(x.shape[1])
@@ -156,22 +134,20 @@ def test_scores_and_mapped_queries_are_those_of_the_regression(
     np.testing.assert_array_equal(states[-1].theta, world.theta)
 
 
-def test_linucb_shows_the_best_upper_bound(rounds, taught):
-    world, alpha, ridge = rounds(rounds=30), 0.6, 0.8
+def test_linucb_shows_the_best_upper_bound():
+    world, alpha, ridge = make_rounds(rounds=30), 0.6, 0.8
     learner = linucb_shared(alpha=alpha, ridge=ridge)
-    states = taught(learner, world)
-    matrix, b = ridge * np.eye(8), ridge * (np.arange(8) == 6)
-    other = 0
+    states = taught(learner, world)  # by the logged tools, not the learner's choices
+    past, prior, other = shown(world, lambda q: [1.0]), 1.0 * (np.arange(8) == 6), 0
     with jax.enable_x64(True):
         probabilities = jax.jit(learner.probabilities)
         for t, query in enumerate(world.queries):
-            x, inverse = by_hand(world.theta, query, lambda q: [1.0]), np.linalg.inv(matrix)
-            bonus = alpha * np.sqrt(np.einsum("ni,ij,nj->n", x, inverse, x))
-            best = (x @ inverse @ b + bonus).argmax()
-            other += best != (x @ inverse @ b).argmax()
+            x = by_hand(world.theta, query, lambda q: [1.0])
+            mean, precision, *_ = textbook(past[:t], world.rewards[:t], prior, ridge, 1.0, 1.0)
+            bonus = alpha * np.sqrt(np.einsum("ni,ij,nj->n", x, np.linalg.inv(precision), x))
+            best = (x @ mean + bonus).argmax()
+            other += best != (x @ mean).argmax()
             np.testing.assert_array_equal(probabilities(states[t], query), np.arange(5) == best)
-            mine = x[world.items[t]]  # the logged tool, not the learner's choice
-            matrix, b = matrix + np.outer(mine, mine), b + world.rewards[t] * mine
     assert other >= 3  # rounds in which the bonus decides
 
 
@@ -186,9 +162,8 @@ def frequencies(learner, state, queries, n=10_000):
     return jax.lax.map(lambda line: shares(*line), (queries, keys))
 
 
-def test_frequencies_of_lints_are_those_of_a_normal_distribution(rounds, taught, compute):
-    """Since w (x_0 - x_1) is normal."""
-    world, alpha, ridge = rounds(items=2, rounds=12), 0.4, 0.8
+def test_frequencies_of_lints_are_those_of_a_normal_distribution():
+    world, alpha, ridge = make_rounds(items=2, rounds=12), 0.4, 0.8
     learner, queries = lints(alpha=alpha, ridge=ridge), world.queries[:4]
     state = taught(learner, world)[-1]
     x, prior = shown(world, lambda q: [1.0]), 1.0 * (np.arange(8) == 6)
@@ -202,9 +177,9 @@ def test_frequencies_of_lints_are_those_of_a_normal_distribution(rounds, taught,
         assert 0.02 < chance < 0.98
 
 
-def test_frequencies_of_neural_linear_are_those_of_students_t(rounds, taught, compute):
+def test_frequencies_of_neural_linear_are_those_of_students_t():
     """With a sampled noise variance, w (x_0 - x_1) has Student's t distribution."""
-    world, ridge = rounds(items=2, rounds=4), 3.0
+    world, ridge = make_rounds(items=2, rounds=4), 3.0
     learner = neural_linear(ridge=ridge, shape=1.1, rate=0.02)
     state = taught(learner, world)[-1]
     x, prior = shown(world, lambda q: q), 1.0 * (np.arange(13) == 6)
@@ -220,8 +195,8 @@ def test_frequencies_of_neural_linear_are_those_of_students_t(rounds, taught, co
     assert max(normal) > 0.01  # the normal distribution does not fit
 
 
-def test_without_variance_lints_shows_the_best_mean(rounds, taught, compute):
-    world, learner = rounds(), lints(alpha=0.0)
+def test_without_variance_lints_shows_the_best_mean():
+    world, learner = make_rounds(), lints(alpha=0.0)
     state = taught(learner, world)[-1]
     queries = world.queries[:5]
     scores = compute(learner.scores, state, queries)
@@ -236,31 +211,20 @@ LINUCB_ON_FEATURES = [
     [1.3728481002218662, 1.4504672715431215, 3.197636354937379, 1.3895004903277424],
     [0.9441578795500998, 0.9871810100650005, 0.8185387959756814, 1.0290451130303249],
 ]
-LINTS_MEAN = [
-    0.00374897478186236,
-    -0.17043805696636136,
-    0.151083064191868,
-    -0.00901013868902239,
-    0.4779210315210053,
-]
-LINTS_VARIANCES = [
-    0.87504179704777552,
-    0.98276601054901214,
-    0.96817788101859159,
-    2.550943048681336,
-    0.1313495757654658,
+LINTS = [  # mean and variances
+    [0.003748974781862, -0.17043805696637, 0.15108306419187, -0.009010138689022, 0.47792103152100],
+    [0.87504179704778, 0.98276601054901, 0.96817788101860, 2.5509430486813, 0.13134957576547],
 ]
 
 
-def test_linucb_and_lints_have_the_posterior_of_mabwiser(taught, compute):
+def test_linucb_and_lints_have_the_posterior_of_mabwiser():
     (log, contexts), alpha = make_mabwiser_log(), 2.0
     learner = linucb_shared(alpha=alpha, ridge=0.8, start="zero")
     state = taught(learner, log)[-1]
 
     def bounds(state, contexts):
-        x = jax.vmap(lambda q: linear.features(jnp.asarray(log.theta), q, linear.constant))(
-            contexts
-        )
+        features = jax.vmap(linear.features, (None, 0, None))
+        x = features(jnp.asarray(log.theta), contexts, linear.constant)
         widths = jax.vmap(linear.deviations, (None, 0))(state.extra, x)
         chosen = jax.vmap(learner.probabilities, (None, 0))(state, contexts)
         return learner.scores(state, contexts) + alpha * widths, chosen
@@ -269,9 +233,8 @@ def test_linucb_and_lints_have_the_posterior_of_mabwiser(taught, compute):
     np.testing.assert_allclose(upper, LINUCB_ON_FEATURES, rtol=1e-11)
     np.testing.assert_array_equal(chosen.argmax(axis=1), np.argmax(LINUCB_ON_FEATURES, axis=1))
     drawn = taught(lints(alpha=alpha, ridge=0.8, start="zero"), log)[-1].extra
-    np.testing.assert_allclose(drawn.mean, LINTS_MEAN, rtol=1e-11)
     variances = alpha**2 * np.diag(drawn.root @ drawn.root.T)
-    np.testing.assert_allclose(variances, LINTS_VARIANCES, rtol=1e-11)
+    np.testing.assert_allclose([drawn.mean, variances], LINTS, rtol=1e-11)
 
 
 # Posterior of one arm of `LinearBandits` (a0 6, b0 1.25, lambda_prior 0.8) of space-bandits 0.0.993
@@ -287,30 +250,21 @@ SPACE_LOG = Rounds(
     theta=SPACE_RNG.normal(size=(4, 3)),
     propensities=np.full(30, np.nan),  # the package does not read propensities
 )
-SPACE_MEAN = [
-    0.005778953346762455,
-    -0.0913755419482921,
-    0.05890061707502425,
-    -0.015412926347109272,
-    -0.03151406356606967,
-    0.01702675896362882,
-    0.5129060595700843,
-]
-SPACE_DEVIATIONS = [
-    0.22125413779023329,
-    0.3331219019882089,
-    0.2724812293848304,
-    0.24412309628008014,
-]
+SPACE_MEAN = np.concatenate(
+    [
+        [0.005778953346762455, -0.0913755419482921, 0.05890061707502425, -0.015412926347109272],
+        [-0.03151406356606967, 0.01702675896362882, 0.5129060595700843],
+    ]
+)
+SPACE_DEVIATIONS = [0.22125413779023, 0.33312190198821, 0.27248122938483, 0.24412309628008]
 SPACE_NOISE = [21.0, 4.8322281874553425]  # shape, rate
 
 
-def test_neural_linear_learns_the_weights_and_the_noise_of_space_bandits(taught, compute):
+def test_neural_linear_learns_the_weights_and_the_noise_of_space_bandits():
     learner = neural_linear(ridge=0.8, shape=6.0, rate=1.25, start="zero")
     known = taught(learner, SPACE_LOG)[-1].extra
     np.testing.assert_allclose(known.mean, SPACE_MEAN, rtol=1e-11)
     np.testing.assert_allclose([known.shape, known.rate], SPACE_NOISE, rtol=1e-11)
-    features = lambda *args: linear.features(*args, linear.identity)  # noqa: E731
-    deviations = lambda known, *args: linear.deviations(known, features(*args))  # noqa: E731
-    got = compute(deviations, known, SPACE_LOG.theta, SPACE_QUERIES[0])
-    np.testing.assert_allclose(got, SPACE_DEVIATIONS, rtol=1e-11)
+    features = partial(linear.features, base=linear.identity)
+    x = compute(features, SPACE_LOG.theta, SPACE_QUERIES[0])
+    np.testing.assert_allclose(compute(linear.deviations, known, x), SPACE_DEVIATIONS, rtol=1e-11)

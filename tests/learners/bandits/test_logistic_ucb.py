@@ -10,14 +10,15 @@ from scipy.special import expit
 from jaxret.learners.bandits.logistic_ucb import logistic_ucb, proximal_step
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
+from tests.learners.bandits.rounds import make_rounds, taught
 
 ALPHA, RIDGE, TAU, CENTRE = 0.7, 0.5, 0.2, 0.3
 SETTINGS = {"alpha": ALPHA, "ridge": RIDGE, "tau": TAU, "centre": CENTRE}
 
 
 @pytest.mark.parametrize("start", ["document", "zero"])
-def test_a_step_minimises_the_objective_of_chapelle_and_li(rounds, taught, start):
-    world = rounds(rounds=25)
+def test_a_step_minimises_the_objective_of_chapelle_and_li(start):
+    world = make_rounds(rounds=25)
     world.rewards[3] = 0.3  # a fractional reward
     learner = logistic_ucb(**SETTINGS, start=start)
     states = taught(learner, world)
@@ -42,12 +43,12 @@ def test_a_step_minimises_the_objective_of_chapelle_and_li(rounds, taught, start
     np.testing.assert_allclose(scores, expit(world.queries[:3] @ w.T - offset), atol=1e-6)
 
 
-def test_the_tool_with_the_largest_mean_plus_bonus_is_shown(rounds, float64):
+def test_the_tool_with_the_largest_mean_plus_bonus_is_shown():
     """The Hessians of the tools differ as much as their means."""
-    world, rng = rounds(items=30, rounds=20), np.random.default_rng(1)
+    world, rng = make_rounds(items=30, rounds=20), np.random.default_rng(1)
     learner, h = logistic_ucb(**SETTINGS), 10 ** rng.uniform(-1, 2, size=(30, 6))
     best = []
-    with float64():
+    with jax.enable_x64(True):
         state = learner.init(jnp.asarray(world.theta))._replace(extra=jnp.asarray(1 / h))
         for query in world.queries:
             means = world.theta @ query / TAU
@@ -63,12 +64,12 @@ def test_the_tool_with_the_largest_mean_plus_bonus_is_shown(rounds, float64):
 @pytest.mark.parametrize("reward", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("width", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("logit", [-30.0, -1.0, 0.5, 20.0])
-def test_the_step_solves_its_equation(float64, logit, width, reward):
+def test_the_step_solves_its_equation(logit, width, reward):
     def excess(s):
         return s - reward + expit(logit + s * width)
 
     expected = optimize.brentq(excess, reward - 1, reward, xtol=1e-15)
-    with float64():
+    with jax.enable_x64(True):
         got = proximal_step(*map(jnp.asarray, (logit, width, reward)))
     np.testing.assert_allclose(got, expected, atol=1e-12)
 
@@ -91,10 +92,10 @@ OBP_TAU_TIMES_MEANS = [
 ]
 
 
-def test_a_bit_moves_a_row_as_obp_moves_its_mean(float64):
+def test_a_bit_moves_a_row_as_obp_moves_its_mean():
     learner = logistic_ucb(ridge=0.8, tau=0.5, centre=0.0)
     update = quick_jit(learner.update)
-    with float64():
+    with jax.enable_x64(True):
         state = learner.init(jnp.asarray(OBP_THETA))
         for item, (query, bit) in enumerate(zip(OBP_QUERIES, OBP_BITS, strict=True)):
             choice = Choice(jnp.asarray(item, jnp.int32), jnp.asarray(1.0))

@@ -1,9 +1,13 @@
 """A success prior per tool: its odds, and gradient steps on the likelihood."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from jaxret.learners.bandits.success_prior import success_prior
+from tests.learners.bandits.rounds import compute, make_rounds, taught
+from tests.problems import slope
 
 TAU, ETA, A, B = 0.3, 0.02, 1.5, 4.0
 SETTINGS = {"tau": TAU, "eta": ETA, "successes": A, "failures": B}
@@ -20,26 +24,14 @@ def loss(theta, query, a, b, item, y):
     return -y * np.log(p) - (1 - y) * np.log(1 - p)
 
 
-def slope(theta, *rest, step=1e-6):
-    """Differentiate the loss by central differences."""
-    grad = np.zeros_like(theta)
-    for where in np.ndindex(theta.shape):
-        up, down = theta.copy(), theta.copy()
-        up[where], down[where] = up[where] + step, down[where] - step
-        grad[where] = (loss(up, *rest) - loss(down, *rest)) / (2 * step)
-    return grad
-
-
 @pytest.mark.parametrize("start", ["document", "zero"])
-def test_rows_descend_on_the_likelihood_and_tools_count_their_rewards(
-    rounds, taught, compute, start
-):
-    world = rounds(rounds=20)
+def test_rows_descend_on_the_likelihood_and_tools_count_their_rewards(start):
+    world = make_rounds(rounds=20)
     learner = success_prior(**SETTINGS, start=start)
     state = taught(learner, world)[-1]
     theta, a, b = world.theta * (start == "document"), np.full(5, A), np.full(5, B)
     for q, item, y in zip(world.queries, world.items, world.rewards, strict=True):
-        theta = theta - ETA * slope(theta, q, a, b, item, y)
+        theta = theta - ETA * slope(partial(loss, query=q, a=a, b=b, item=item, y=y), theta)
         if start == "document":
             theta /= np.linalg.norm(theta, axis=1, keepdims=True)
         a[item] += y
@@ -57,16 +49,3 @@ def test_rows_descend_on_the_likelihood_and_tools_count_their_rewards(
     np.testing.assert_allclose(logits, z, atol=1e-6)
     np.testing.assert_allclose(scores, z, atol=1e-6)
     np.testing.assert_array_equal(probabilities, np.arange(5) == z.argmax())
-
-
-def test_failures_lower_the_rank_of_a_tool_for_every_query(rounds, taught, compute):
-    """Tool 0 fails for queries that are orthogonal to the query for which it is ranked."""
-    world = rounds(items=2, width=3, rounds=30)
-    world.theta[:] = [[1, 0, 0], [0.9, 0.1, 0]]
-    world.queries[:], world.items[:], world.rewards[:] = [0, 0, 1], 0, 0
-    learner = success_prior(**SETTINGS)
-    states = taught(learner, world)
-    query = np.array([1.0, 0.0, 0.0])
-    before, after = (compute(learner.logits, states[t], query) for t in (0, -1))
-    assert before[0] > before[1]
-    assert after[0] < after[1]

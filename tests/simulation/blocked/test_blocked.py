@@ -9,66 +9,40 @@ import numpy as np
 import pytest
 
 from jaxret.environments.environment import Environment, simulated_reranker
-from jaxret.learners import presets, rank_one
+from jaxret.learners import presets
 from jaxret.learners.bandits.perceptrons import banditron
 from jaxret.learners.learner import Learner
-from jaxret.rules import estimators, policies, projections, schedules
+from jaxret.rules import projections, schedules
 from jaxret.simulation.blocked.simulate import simulate_blocked
 from jaxret.simulation.scan import scan_rounds
 from jaxret.types import Catalogue, Stream
+from tests.problems import coming_and_going, same
 
 ITEMS, ROUNDS = 40, 100  # 20 queries, five times each
 TAU, ETA = 0.2, 0.02
 EPSILON, RHO = 0.2, 0.1
 
-
-def equation_4(p, a, pi, y, right):
-    return p - np.eye(ITEMS)[a] * y / pi
-
-
-def appendix_b2(p, a, pi, y, right):
-    return np.eye(ITEMS)[a] * (1 - y / pi)
-
-
-def perceptron(p, a, pi, y, right):
-    return np.eye(ITEMS)[p.argmax()] - np.eye(ITEMS)[a] * y / pi
-
-
-def likelihood(p, a, pi, y, right):
-    away = p - np.eye(ITEMS)[a]
-    return away if y else -away * p[a] / (1 - p[a])
-
-
-def gradient(p, a, pi, y, right):
-    return p - right / right.sum()
-
-
-def noise_put_right(p, a, pi, y, right):
-    return equation_4(p, a, pi, (y - RHO) / (1 - 2 * RHO), right)
-
-
-def to_sphere(theta):
-    return theta / np.linalg.norm(theta, axis=1, keepdims=True)
-
-
-def to_ball(theta):
-    return theta / np.maximum(1, np.linalg.norm(theta, axis=1, keepdims=True))
-
-
-def as_is(theta):
-    return theta
-
-
-def from_p(p, here, item):
-    return p[np.arange(ROUNDS), item]
-
-
-def epsilon_greedy(p, here, item):
-    return (1 - EPSILON) * (item == p.argmax(axis=1)) + EPSILON / here.sum(axis=1)
-
-
-def certain(p, here, item):
-    return item == p.argmax(axis=1)
+EYE = np.eye(ITEMS)
+COEFFICIENTS = {  # of p, the item a, its propensity pi, the reward y and the right items
+    "equation 4": lambda p, a, pi, y, right: p - EYE[a] * y / pi,
+    "appendix B.2": lambda p, a, pi, y, right: EYE[a] * (1 - y / pi),
+    "perceptron": lambda p, a, pi, y, right: EYE[p.argmax()] - EYE[a] * y / pi,
+    "likelihood": lambda p, a, pi, y, right: (p - EYE[a]) * (1 if y else -p[a] / (1 - p[a])),
+    "gradient": lambda p, a, pi, y, right: p - right / right.sum(),
+    "debiased": lambda p, a, pi, y, right: p - EYE[a] * (y - RHO) / (1 - 2 * RHO) / pi,
+}
+PROJECTIONS = {  # in NumPy, given the lengths of the rows
+    "none": lambda theta, length: theta,
+    "sphere": lambda theta, length: theta / length,
+    "ball": lambda theta, length: theta / np.maximum(1, length),
+}
+PROPENSITIES = {  # [T], of p [T, I], the available items and the items chosen
+    "p": lambda p, here, item: p[np.arange(ROUNDS), item],
+    "epsilon": lambda p, here, item: (
+        (1 - EPSILON) * (item == p.argmax(axis=1)) + EPSILON / here.sum(axis=1)
+    ),
+    "certain": lambda p, here, item: item == p.argmax(axis=1),
+}
 
 
 class Case(NamedTuple):
@@ -77,34 +51,26 @@ class Case(NamedTuple):
     name: str
     learner: Learner
     environment: Environment
-    c: Callable  # coefficients
-    project: Callable
-    pi: Callable | None  # propensities [T], if a function of p [T, I]
+    c: str  # coefficients
+    onto: str  # projection
+    pi: str | None  # propensities, if a function of p
     eta: Callable = lambda t: ETA
 
 
-IDS = np.arange(ITEMS)
-COMES_AND_GOES = Environment(
-    arrives=np.where(IDS % 4 == 1, 30, 0),
-    leaves=np.where(IDS % 4 == 2, 50, ROUNDS),  # no items in the last block's padding
-)
-EVERYTHING = COMES_AND_GOES._replace(noise_rate=RHO, reranker=simulated_reranker(accuracy=0.8))
-NOISE, RERANKER = Environment(noise_rate=RHO), Environment(reranker=EVERYTHING.reranker)
-SET = {"tau": TAU, "eta": ETA}
-SPHERE, BALL = {"projection": projections.sphere()}, {"projection": projections.ball()}
-FREE = {"projection": projections.none()}
-ORAG = presets.orag(**SET, **FREE)
-TAPERED = presets.orag(**SET, **SPHERE, schedule=schedules.inverse_sqrt())
-BANDITRON = banditron(**SET, **BALL, epsilon=EPSILON)
-TEACHER = presets.full_information(**SET, **FREE)
-GREEDY = presets.greedy(**SET, **FREE, schedule=schedules.cosine(rounds=80))
-DEBIASED = rank_one.rank_one(
-    "debiased",
-    estimator=estimators.debiased(noise_rate=RHO),
-    policy=policies.softmax(),
-    **SET,
-    **BALL,
-)
+COMES_AND_GOES = coming_and_going()
+NOISE = Environment(noise_rate=RHO)
+RERANKER = Environment(reranker=simulated_reranker(accuracy=0.8))
+EVERYTHING = coming_and_going(noise_rate=RHO, reranker=RERANKER.reranker)
+SPHERE = {"tau": TAU, "eta": ETA, "projection": projections.sphere()}
+BALL = SPHERE | {"projection": projections.ball()}
+FREE = SPHERE | {"projection": projections.none()}
+ORAG = presets.orag(**FREE)
+TAPERED = presets.orag(**SPHERE, schedule=schedules.inverse_sqrt())
+GREEDY = presets.greedy(**FREE, schedule=schedules.cosine(rounds=80))
+BANDITRON = banditron(**BALL, epsilon=EPSILON)
+ONE_ROW = presets.chosen_only(**SPHERE)
+TEACHER = presets.full_information(**FREE)
+DEBIASED = presets.debiased(**BALL, noise_rate=RHO)
 
 
 def tapered(t):
@@ -116,22 +82,15 @@ def half_a_cosine(t):
 
 
 CASES = [
-    Case("algorithm 1", ORAG, Environment(), equation_4, as_is, from_p),
-    Case("algorithm 1, tapered", TAPERED, NOISE, equation_4, to_sphere, from_p, tapered),
-    Case("algorithm 2", presets.orag(**SET, **BALL, k=4), RERANKER, equation_4, to_ball, None),
-    Case("algorithm 3", ORAG, COMES_AND_GOES, equation_4, as_is, from_p),
-    Case(
-        "appendix B.2",
-        presets.chosen_only(**SET, **SPHERE),
-        EVERYTHING,
-        appendix_b2,
-        to_sphere,
-        from_p,
-    ),
-    Case("banditron", BANDITRON, COMES_AND_GOES, perceptron, to_ball, epsilon_greedy),
-    Case("greedy", GREEDY, EVERYTHING, likelihood, as_is, certain, half_a_cosine),
-    Case("oracle", TEACHER, Environment(), gradient, as_is, certain),
-    Case("debiased", DEBIASED, EVERYTHING, noise_put_right, to_ball, from_p),
+    Case("algorithm 1", ORAG, Environment(), "equation 4", "none", "p"),
+    Case("algorithm 1, tapered", TAPERED, NOISE, "equation 4", "sphere", "p", tapered),
+    Case("algorithm 2", presets.orag(**BALL, k=4), RERANKER, "equation 4", "ball", None),
+    Case("algorithm 3", ORAG, COMES_AND_GOES, "equation 4", "none", "p"),
+    Case("appendix B.2", ONE_ROW, EVERYTHING, "appendix B.2", "sphere", "p"),
+    Case("banditron", BANDITRON, COMES_AND_GOES, "perceptron", "ball", "epsilon"),
+    Case("greedy", GREEDY, EVERYTHING, "likelihood", "none", "certain", half_a_cosine),
+    Case("oracle", TEACHER, Environment(), "gradient", "none", "certain"),
+    Case("debiased", DEBIASED, EVERYTHING, "debiased", "ball", "p"),
 ]
 
 
@@ -157,26 +116,30 @@ def run(request, problem):
             return jax.jit(lambda s: how(case.learner, s, case.environment, stream, key))(state)
 
         blocks = partial(simulate_blocked, block=24, tile=8)  # 100 is not a multiple of 24
-        both = Run(case, catalogue, stream, scan=finish(scan_rounds), blocked=finish(blocks))
-        return both._replace(
-            **jax.tree.map(np.asarray, {k: v for k, v in both._asdict().items() if k != "case"})
-        )
+        both = finish(scan_rounds), finish(blocks)
+        return Run(case, *jax.device_get((catalogue, stream, *both)))
 
 
 def written_in_numpy(run):
     """Compute the final Theta, and p, availability, labels and logits of each round, [T, I]."""
     case, (_, trace), seen = run.case, run.scan, []
-    theta = case.project(run.catalogue.theta)
+
+    def project(theta):
+        length = np.linalg.norm(theta, axis=1, keepdims=True)
+        return PROJECTIONS[case.onto](theta, length)
+
+    theta = project(run.catalogue.theta)
+    arrives, leaves = jax.device_get((case.environment.arrives, case.environment.leaves))
     for t, query in enumerate(run.stream.order):
         q, here = run.stream.queries[query], run.catalogue.available
-        if case.environment.arrives is not None:
-            here = here & (case.environment.arrives <= t) & (t < case.environment.leaves)
+        if arrives is not None:
+            here = here & (arrives <= t) & (t < leaves)
         z = np.where(here, theta @ q / TAU, -np.inf)
         p = np.exp(z - z.max())
         p /= p.sum()
-        right = np.isin(IDS, run.stream.labels[query]) & here
-        c = case.c(p, trace.item[t], trace.propensity[t], trace.reward[t], right)
-        theta = case.project(theta - case.eta(t) / TAU * np.outer(c, q))
+        right = np.isin(np.arange(ITEMS), run.stream.labels[query]) & here
+        c = COEFFICIENTS[case.c](p, trace.item[t], trace.propensity[t], trace.reward[t], right)
+        theta = project(theta - case.eta(t) / TAU * np.outer(c, q))
         seen.append((p, here, right, np.where(here, z, 0)))
     return theta, [np.array(x) for x in zip(*seen, strict=True)]
 
@@ -206,9 +169,9 @@ def test_the_recorded_propensity_is_that_of_the_draw(run):
         return
     _, (p, here, _, _) = written_in_numpy(run)
     trace = run.scan[1]
-    expected = run.case.pi(p, here, trace.item)
+    expected = PROPENSITIES[run.case.pi](p, here, trace.item)
     np.testing.assert_allclose(trace.propensity, expected, rtol=1e-9)
-    if run.case.pi is from_p:
+    if run.case.pi == "p":
         # The count of an item minus the sum of its p is a martingale: 40 such differences lie
         # within 4.5 standard deviations of 0, plus one whole sample for the rarest item.
         surplus = (np.eye(ITEMS)[trace.item] - p).sum(axis=0)
@@ -217,27 +180,22 @@ def test_the_recorded_propensity_is_that_of_the_draw(run):
 
 def test_only_noisy_rewards_differ_from_the_truth(run):
     trace = run.scan[1]
-    wrong = (trace.reward != trace.success).mean()
-    if run.case.environment.noise_rate is None:
-        assert wrong == 0
-    else:
-        assert abs(wrong - RHO) < 4 * np.sqrt(RHO * (1 - RHO) / ROUNDS)
+    wrong, rate = (trace.reward != trace.success).mean(), run.case.environment.noise_rate or 0
+    assert abs(wrong - rate) <= 4 * np.sqrt(rate * (1 - rate) / ROUNDS)
 
 
 def test_the_blocked_form_is_the_scan(run):
     np.testing.assert_array_equal(run.blocked[1].item, run.scan[1].item)
-    for a, b in zip(jax.tree.leaves(run.blocked), jax.tree.leaves(run.scan), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+    same(run.blocked, run.scan, tolerance=1e-9)
 
 
 def test_draws_of_the_environment_are_independent_of_the_policys(problem):
     catalogue, stream = problem(times=40)
-    rule = banditron(tau=TAU, eta=0.0, epsilon=0.5, **FREE)
+    rule = banditron(**FREE | {"eta": 0.0}, epsilon=0.5)
     environment, key = Environment(noise_rate=0.3), jax.random.key(6)
     state = rule.init(*catalogue)
-    trace = jax.tree.map(
-        np.asarray, jax.jit(lambda s: scan_rounds(rule, s, environment, stream, key)[1])(state)
-    )
+    run = jax.jit(lambda s: scan_rounds(rule, s, environment, stream, key)[1])
+    trace = jax.device_get(run(state))
     wrong, explored = trace.reward != trace.success, trace.propensity < 0.5
     for bits in (wrong[explored], wrong[~explored]):  # 400 rounds each
         assert abs(bits.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / len(bits))

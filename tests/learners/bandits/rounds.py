@@ -1,12 +1,9 @@
 """Small logs, and the states of a learner that learns from these logs in float64."""
 
-from collections.abc import Callable
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import jax
 import numpy as np
-import pytest
 
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback, State
@@ -55,51 +52,18 @@ def make_mabwiser_log() -> tuple[Rounds, np.ndarray]:
     return log, rng.normal(size=(4, 3))
 
 
-def learn(learner, rounds: Rounds) -> list[State]:
-    """Return the states [T + 1] before the first round and after each, as NumPy arrays."""
-    update = quick_jit(learner.update)
-    states = [quick_jit(learner.init)(rounds.theta)]
-    for query, item, propensity, reward in zip(*rounds[1:], strict=True):
-        choice, feedback = Choice(np.int32(item), propensity), Feedback(reward)
-        states.append(update(states[-1], query, choice, feedback))
-    return jax.device_get(states)
+def compute(fn, *args):
+    """Compile and call a function in float64, with NumPy results."""
+    with jax.enable_x64(True):
+        return jax.device_get(quick_jit(fn)(*args))
 
 
-@pytest.fixture(scope="session")
-def rounds() -> Callable[..., Rounds]:
-    """Return `make_rounds`."""
-    return make_rounds
-
-
-@pytest.fixture(scope="session")
-def taught() -> Callable[..., list[State]]:
-    """Return a function that computes the states [T + 1] of a learner in float64."""
-
-    def states(learner, rounds):
-        with jax.enable_x64(True):
-            return learn(learner, rounds)
-
-    return states
-
-
-@pytest.fixture(scope="session")
-def compute() -> Callable:
-    """Return a function that compiles and call another one in float64, with NumPy results."""
-
-    def call(fn, *args):
-        with jax.enable_x64(True):
-            return jax.device_get(quick_jit(fn)(*args))
-
-    return call
-
-
-@pytest.fixture
-def float64():
-    """Return a context in which everything is computed in float64."""
-
-    @contextmanager
-    def on():
-        with jax.enable_x64(True):
-            yield
-
-    return on
+def taught(learner, rounds: Rounds) -> list[State]:
+    """Return the states [T + 1] before the first round and after each, in float64."""
+    with jax.enable_x64(True):
+        update = quick_jit(learner.update)
+        states = [quick_jit(learner.init)(rounds.theta)]
+        for query, item, propensity, reward in zip(*rounds[1:], strict=True):
+            choice, feedback = Choice(np.int32(item), propensity), Feedback(reward)
+            states.append(update(states[-1], query, choice, feedback))
+        return jax.device_get(states)

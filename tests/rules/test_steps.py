@@ -1,9 +1,11 @@
+"""Projections, schedules and preconditioners, by hand."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.rules import projections, schedules
+from jaxret.rules import preconditioners, projections, schedules
 
 ROWS = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [-6.0, 8.0], [1.2, 1.2]])
 
@@ -52,14 +54,22 @@ def test_schedules_have_the_values_worked_by_hand(schedule, expected):
         np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: projections.ball(radius=0.0), "radius must be > 0, got 0.0"),
-        (lambda: projections.sphere(radius=-1.0), "radius must be > 0, got -1.0"),
-        (lambda: schedules.cosine(rounds=0), "rounds must be >= 1, got 0"),
-    ],
-)
-def test_settings_outside_their_range_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_the_second_moment_is_inverted():
+    queries = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    rule = preconditioners.second_moment(ridge=3.0)
+    memory, c = rule.init(5, 4, jnp.float32), jnp.ones(5)
+    for t, query in enumerate(queries, start=1):
+        memory, same, got = rule.apply(memory, c, jnp.asarray(query))
+        moment = (3.0 * np.eye(4) + 4 * queries[:t].T @ queries[:t]) / (3.0 + t)
+        np.testing.assert_allclose(got, np.linalg.solve(moment, query), rtol=1e-4)
+        np.testing.assert_array_equal(same, c)
+
+
+def test_a_row_that_has_moved_moves_less():
+    rule = preconditioners.by_row()
+    memory = rule.init(2, 3, jnp.float32)
+    c, u = jnp.array([2.0, 0.0]), jnp.array([0.0, 3.0, 4.0])
+    for past in (1, 2):
+        memory, got, same = rule.apply(memory, c, u)
+        np.testing.assert_allclose(got, [2.0 / np.sqrt(1 + past * 4 * 25), 0.0], rtol=1e-6)
+        np.testing.assert_array_equal(same, u)

@@ -1,0 +1,241 @@
+"""Blocked forms equal the scan, wherever a run is cut: replay, query maps, mini-batches."""
+
+from functools import cache, partial
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import jaxret as jr
+from jaxret.environments.environment import Environment, simulated_reranker
+from jaxret.environments.feedback import Censoring
+from jaxret.learners.minibatch import adamw
+from jaxret.learners.replay import Replay, ReplayBuffer, Rewards, push_block, sample_block
+from jaxret.rules import estimators, policies, preconditioners, projections, query_maps, schedules
+from jaxret.runtime import sharding
+from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked, simulate_on_mesh
+from jaxret.simulation.scan import scan_rounds
+from jaxret.testing import quick_jit
+from tests.problems import coming_and_going, fixed_delay, same
+
+ROUNDS = 100
+EFFECTS = coming_and_going(noise_rate=0.1, reranker=simulated_reranker(accuracy=0.8))
+CENSORED = coming_and_going(  # silences whole tiles
+    noise_rate=0.1, censoring=Censoring(after_success=0.4, after_failure=0.6)
+)
+SILENT = Environment(censoring=Censoring(after_success=1.0, after_failure=1.0))
+# The schedule counts replayed rounds one round later.
+STEPS = {"tau": 0.2, "eta": 0.02, "schedule": schedules.inverse_sqrt()}
+GREEDY, ORAG = jr.greedy(**STEPS), jr.orag(**STEPS)
+BY_ROW = jr.with_preconditioner(GREEDY, preconditioners.by_row())
+MAPPED = jr.with_query_map(BY_ROW, query_maps.mean_centred(rate=0.5), map_every=16)
+FREE = jr.orag(tau=0.2, eta=0.02, k=2, projection=projections.none())
+LINEAR = query_maps.linear(rate=0.5)
+CENTRED = query_maps.mean_centred(rate=0.5, share=0.8, count=20.0)
+LOW_RANK = query_maps.low_rank(rate=0.5, rank=3)
+SLATES = policies.softmax(k=3)
+
+
+def tiled(query_map, every, **options):
+    return jr.with_query_map(jr.greedy(**STEPS, **options), query_map, map_every=every)
+
+
+REPLAY = {  # with blocks of 16 rounds
+    "replayed": jr.with_experience_replay(GREEDY, per_round=3, capacity=30),
+    "replayed, off the sphere": jr.with_experience_replay(FREE, per_round=2),
+    "replayed from less than a block": jr.with_experience_replay(GREEDY, per_round=2, capacity=5),
+    "all of it": jr.with_experience_replay(MAPPED, per_round=2, capacity=30),
+}
+BATCHES = {
+    "adamw": adamw(tau=0.3, eta=0.02, batch=12, policy=SLATES),
+    "sgd": jr.minibatch("sgd", optax.sgd(0.1), tau=0.3, batch=5, policy=SLATES),
+    "labels": jr.minibatch(
+        "labels", optax.sgd(0.1), tau=0.3, batch=1, estimator=estimators.full_information()
+    ),
+}
+CASES = {  # learner, environment, block
+    "orag": (ORAG, EFFECTS, 16),
+    "by row": (BY_ROW, EFFECTS, 16),
+    "by row, mapped": (MAPPED, EFFECTS, 16),
+    **{name: (rule, EFFECTS, 16) for name, rule in REPLAY.items()},
+    **{name: (rule, EFFECTS, None) for name, rule in BATCHES.items()},
+    "linear": (tiled(LINEAR, 8), CENSORED, None),
+    "centred": (tiled(CENTRED, 8), CENSORED, None),
+    "low rank": (tiled(LOW_RANK, 8), CENSORED, None),
+    "low rank, a tile longer than the run": (tiled(LOW_RANK, 256), CENSORED, None),
+    "linear, free rows": (tiled(LINEAR, 24, projection=projections.none()), CENSORED, None),
+    "centred, two blocks": (tiled(CENTRED, 32), CENSORED, 16),
+    "low rank, two blocks": (
+        tiled(LOW_RANK, 32, projection=projections.ball(radius=0.9)),
+        CENSORED,
+        16,
+    ),
+    "tiles of 32": (tiled(CENTRED, 32), CENSORED, None),
+}
+
+
+@pytest.fixture
+def world(problem):
+    """Return a catalogue and a stream in float64, in which the test runs."""
+    with jax.enable_x64(True):
+        yield problem(items=40)
+
+
+@cache
+def compiled(form, name, silent=False):
+    rule, environment, block = CASES[name]
+    environment = SILENT if silent else environment
+    how = {
+        "scan": scan_rounds,
+        "blocked": partial(simulate_blocked, block=block),
+        "mesh": partial(simulate_on_mesh, mesh=sharding.make_mesh(item=8)),
+    }[form]
+    return jax.jit(lambda state, stream: how(rule, state, environment, stream, jax.random.key(5)))
+
+
+def start_of(name, catalogue):
+    return jax.jit(CASES[name][0].init)(*catalogue)
+
+
+def part_of(stream, start, end):
+    """Stream a slice of rounds, padded with -1 (end of stream) to a fixed shape."""
+    order = np.full(ROUNDS, -1, stream.order.dtype)
+    order[: end - start] = stream.order[start:end]
+    return stream._replace(order=order)
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [*(("blocked", name) for name in CASES), ("mesh", "adamw")]
+)
+def test_a_form_is_the_scan(world, form, name):
+    catalogue, stream = world
+    start = start_of(name, catalogue)
+    scanned, other = (compiled(how, name)(start, stream) for how in ("scan", form))
+    np.testing.assert_array_equal(other[1].item, scanned[1].item)
+    same(other, scanned, tolerance=1e-12)
+    assert np.abs(scanned[0].theta - catalogue.theta).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "block"),
+    [
+        ("blocked", "orag", 16),
+        ("blocked", "all of it", 16),
+        ("scan", "tiles of 32", 1),
+        ("blocked", "tiles of 32", 32),
+        *(("blocked", name, ROUNDS) for name in BATCHES),
+    ],
+)
+def test_a_run_can_be_cut_and_resumed_anywhere(world, form, name, block):
+    """Exact in the scan and at the end of blocks; elsewhere up to rounding."""
+    catalogue, stream = world
+    run, start = compiled(form, name), start_of(name, catalogue)
+    whole = run(start, stream)
+    for cut in (37, 48, 64):
+        middle, first = run(start, part_of(stream, 0, cut))
+        last, second = run(middle, part_of(stream, cut, ROUNDS))
+        parts = zip(first, second, strict=True)
+        joined = [np.concatenate([a[:cut], b[: ROUNDS - cut]]) for a, b in parts]
+        same((last, joined), whole, tolerance=1e-12 if cut % block else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [("scan", "orag"), ("blocked", "orag"), ("scan", "tiles of 32"), ("blocked", "tiles of 32")],
+)
+def test_the_first_minus_one_ends_a_stream(world, form, name):
+    catalogue, stream = world
+    run, start = compiled(form, name), start_of(name, catalogue)
+    short = run(start, stream._replace(order=stream.order[:48]))
+    ended = part_of(stream, 0, 48), stream._replace(order=stream.order.at[48].set(-1))
+    padding_alone = (form, name) == ("blocked", "orag")  # whose blocks may go on after a -1
+    for given in ended[:1] if padding_alone else ended:
+        state, trace = run(start, given)
+        same((state, jax.tree.map(lambda x: x[:48], trace)), short)
+        if (form, name) == ("scan", "orag"):
+            assert not any(line[48:].any() for line in trace)
+
+
+def test_blocks_without_an_answer_leave_the_map_unchanged(world):
+    catalogue, stream = world
+    start = start_of("tiles of 32", catalogue)
+    middle, _ = compiled("blocked", "tiles of 32")(start, stream)
+    state, _ = compiled("blocked", "tiles of 32", silent=True)(middle, stream)
+    same(state.extra, middle.extra)
+    assert state.t == 2 * ROUNDS
+
+
+def test_a_ring_by_hand():
+    """C = 3 after two rounds; only the middle three rounds of the block are real."""
+    replay = Replay(GREEDY.structure, per_round=50, capacity=3, seed=0)
+    past, queries = np.float32([[10], [11], [0]]), np.arange(5, dtype=np.float32)[:, None]
+    real, t = np.array([False, True, True, True, False]), np.int32([7, 7, 8, 9, 10])
+    sample, push = quick_jit(partial(sample_block, replay)), quick_jit(push_block)
+    slots, old = jax.device_get(sample(past, np.int32(2), t, real, queries))
+    assert slots.own[1:4].tolist() == [2, 0, 1]
+    rings = {1: [10.0, 11.0, 1.0], 2: [2.0, 11.0, 1.0], 3: [2.0, 3.0, 1.0]}
+    for place, ring in rings.items():
+        assert set(slots.sampled[place].tolist()) == {0, 1, 2}
+        np.testing.assert_array_equal(old[place, :, 0], np.array(ring)[slots.sampled[place]])
+    bits = Rewards(*np.zeros((3, 3), np.float32))
+    after, count = push(ReplayBuffer(past, *bits), bits, np.int32(2), real, queries)
+    assert (after.query[:, 0].tolist(), int(count)) == (rings[3], 5)
+
+
+def test_rows_that_pad_the_catalogue_are_removed_from_all_of_the_state(problem):
+    (theta, _), stream = problem(items=42)
+    task = jr.Task.from_arrays(theta, stream.queries, stream.labels)
+    run = jr.simulate(BATCHES["adamw"], task, devices=8)
+    assert run.form == "mesh of 8 devices"
+    extra = run.states.extra
+    assert extra.coefficients.shape == (1, 12, 42)
+    assert extra.optimiser[0].mu.shape == extra.optimiser[0].nu.shape == run.states.theta.shape
+
+
+def test_which_learners_have_a_blocked_form():
+    """Replay and mini-batches need every answer."""
+    for name, (rule, environment, _) in CASES.items():
+        assert has_blocked_form(rule, environment), name
+        assert has_blocked_form(rule, CENSORED) == (name not in REPLAY | BATCHES), name
+    exploring = jr.with_exploration(REPLAY["replayed"], 0.1)  # a wrapper around replay
+    batches = jr.grid(jr.paper_adamw, tau=[0.3], eta=[0.02])
+    mixture = jr.mixture([batches, jr.grid(jr.greedy, tau=[0.3])])
+    for rule in (exploring, jr.whitened(), jr.mapped(), jr.mapped_replayed(), mixture):
+        assert not has_blocked_form(rule, Environment()), rule.name
+
+
+@pytest.mark.parametrize(
+    ("rule", "environment", "sizes", "message"),
+    [
+        (ORAG, EFFECTS, {"block": 20, "tile": 8}, "block must be a multiple of tile=8, got 20"),
+        (ORAG, EFFECTS, {"block": 0, "tile": 8}, "block must be a multiple of tile=8, got 0"),
+        (ORAG, EFFECTS, {"block": 16, "tile": 0}, "tile must be >= 1, got 0"),
+        (BATCHES["adamw"], EFFECTS, {"block": 24}, "block must be the batch, 12, got 24"),
+        (
+            tiled(LINEAR, 32),
+            EFFECTS,
+            {"block": 24},
+            "block must be a divisor of map_every=32, got 24",
+        ),
+        (tiled(LINEAR, 12), EFFECTS, {}, "has no blocked form: use scan_rounds"),
+        (
+            ORAG._replace(name="other", structure=None),
+            EFFECTS,
+            {},
+            "'other' has no blocked form: use scan_rounds",
+        ),
+        (
+            ORAG,
+            Environment(delay=fixed_delay(1)),
+            {},
+            "interventions on the learner have no blocked form",
+        ),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(problem, rule, environment, sizes, message):
+    catalogue, stream = problem()
+    with pytest.raises(ValueError, match=message):
+        simulate_blocked(
+            rule, rule.init(*catalogue), environment, stream, jax.random.key(0), **sizes
+        )
