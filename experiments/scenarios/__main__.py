@@ -3,7 +3,7 @@
     uv run python -m experiments.scenarios                                       # DeskBank
     uv run python -m experiments.scenarios dataset=ultratool dataset.path=FILE \\
         document=orag_ultratool exposures=1
-    uv run python -m experiments.scenarios only=[drift,delay] learner=[mixture,greedy]
+    uv run python -m experiments.scenarios only=[drift,delay] learner=[mixture_vectors,greedy]
 
 Every learner runs in every scenario (`kinds`; settings in ``configs/scenarios.yaml``), with and
 without a guard (`jr.guarded`), and in the calm environment; static retrieval runs on the same
