@@ -94,8 +94,8 @@ def simulated(make: Callable[[], Learner], task: Task, seeds: range) -> dict[str
 
 def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
     """Return functions that make the variants, by name; the first is the unchanged mixture."""
-    static, centred, mapped, replayed = jr.default_experts()
-    moving = [centred, mapped, replayed]
+    vectors, hybrid, centred, mapped, replayed = jr.default_experts()
+    static, moving = [vectors, hybrid], [centred, mapped, replayed]
     made: dict[str, Callable[[], Learner]] = {"as it is": jr.mixture}
     settings = {
         "alpha": (0.0, 0.001, 0.1),
@@ -112,13 +112,17 @@ def variants(task: Task, clusters: int) -> dict[str, Callable[[], Learner]]:
         "lexical 0.35": changed(lexical=[0.35]),
         "balance 1": changed(balance=[1.0]),
         "no static": moving,
-        "no vectors alone": [hybrids((0.25, 0.5), (0.6, 0.0)), *moving],
-        "no hybrid": [hybrids((0.0, 0.0), (0.6, 0.0)), *moving],
-        "no mostly words": [hybrids((0.0, 0.0), (0.25, 0.5)), *moving],
-        "no centred": [static, mapped, replayed],
-        "no mapped_replayed": [static, centred, replayed],
-        "no centred_replayed": [static, centred, mapped],
-        "no replay": [static, centred, with_words(jr.mapped, tau=[0.02], eta=[6e-4], **MAP)],
+        "no vectors alone": [hybrid, *moving],
+        "no hybrid": [vectors, jr.grid(jr.hybrid, tau=[0.02], lexical=[0.6]), *moving],
+        "no mostly words": [
+            vectors,
+            jr.grid(jr.hybrid, tau=[0.02], lexical=[0.25], balance=[0.5]),
+            *moving,
+        ],
+        "no centred": [*static, mapped, replayed],
+        "no mapped_replayed": [*static, centred, replayed],
+        "no centred_replayed": [*static, centred, mapped],
+        "no replay": [*static, centred, with_words(jr.mapped, tau=[0.02], eta=[6e-4], **MAP)],
         "rows alone too": [
             *jr.default_experts(),
             with_words(jr.greedy_replayed, tau=[0.02], eta=[6e-4]),
@@ -140,20 +144,13 @@ def with_words(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
     return jr.grid(informed, of=preset, **{"lexical": [0.25], "balance": [0.5]} | settings)
 
 
-def hybrids(*settings: tuple[float, float]) -> LearnerGrid:
-    """Make experts of static retrieval, given their weights of words and strengths."""
-    weights, strengths = zip(*settings, strict=True)
-    return jr.paired(
-        jr.hybrid, tau=[0.02] * len(settings), lexical=list(weights), balance=list(strengths)
-    )
-
-
 def changed(**offsets: Any) -> list[LearnerGrid]:
     """Return the default experts with other offsets in all that learn."""
-    static, *_ = jr.default_experts()
+    vectors, hybrid, *_ = jr.default_experts()
     replayed = MAP | {"tau": [0.02], "eta": [6e-4]} | offsets
     return [
-        static,
+        vectors,
+        hybrid,
         with_words(jr.centred, tau=[0.04], eta=[4e-3], **MAP | {"balance": [1.0]} | offsets),
         with_words(jr.mapped_replayed, **replayed),
         with_words(jr.centred_replayed, **{"balance": [1.0]} | replayed),

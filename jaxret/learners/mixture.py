@@ -311,19 +311,20 @@ def default_experts(*, map_every: int = 16, offsets: bool = True) -> list[Learne
       offsets: whether the experts read words and usage; False: static retrieval by vectors, and
         the three learners without offsets.
     """
-    replayed = {"tau": [0.02], "eta": [6e-4], "map_every": map_every}
     centred = {"tau": [0.04], "eta": [4e-3], "map_every": map_every}
+    replayed = {"tau": [0.02], "eta": [6e-4], "map_every": map_every}
+    vectors = grid(presets.frozen, tau=[0.02])
     if not offsets:
         return [
-            grid(presets.frozen, tau=[0.02]),
+            vectors,
             grid(presets.centred, **centred),
             grid(presets.mapped_replayed, **replayed),
             grid(presets.centred_replayed, **replayed),
         ]
-    static = {"tau": [0.02] * 3, "lexical": [0.0, 0.25, 0.6], "balance": [0.0, 0.5, 0.0]}
     words = {"lexical": [0.25]}
     return [
-        paired(presets.hybrid, **static),
+        vectors,
+        paired(presets.hybrid, tau=[0.02] * 2, lexical=[0.25, 0.6], balance=[0.5, 0.0]),
         grid(informed, of=presets.centred, **centred, **words, balance=[1.0]),
         grid(informed, of=presets.mapped_replayed, **replayed, **words, balance=[0.5]),
         grid(informed, of=presets.centred_replayed, **replayed, **words, balance=[1.0]),

@@ -11,7 +11,7 @@ import jaxret as jr
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.environments.feedback import Censoring
 from jaxret.learners import presets
-from jaxret.learners.mixture import mixture
+from jaxret.learners.mixture import default_experts, mixture
 from jaxret.learners.wrappers import with_exploration
 from jaxret.rules import policies, projections
 from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked
@@ -119,7 +119,7 @@ def test_which_mixtures_have_a_blocked_form():
         assert has_blocked_form(rule, HARD) == (name != "replayed")
     every_round = jr.grid(presets.mapped, tau=[0.2])
     refuses = (
-        mixture(),  # its maps change in every round
+        mixture(default_experts(map_every=1)),
         mixture([FROZEN, every_round]),
         mixture([FROZEN, jr.grid(presets.whitened, tau=[0.2])]),
         with_exploration(RULES["rows and maps"], 0.1),  # the mixture ignores the exploration
