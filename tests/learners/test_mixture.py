@@ -117,6 +117,14 @@ def test_an_expert_is_calibrated_by_the_rewards_of_its_choices(task):
     )  # one expert keeps the order
 
 
+def test_without_prior_scores_the_default_experts_learn_as_with_scores_of_zero(task):
+    arrays = task.theta, task.queries, task.labels
+    zero = jr.Task.from_arrays(*arrays, prior=np.zeros((len(task), len(task.ids))))
+    runs = [jr.simulate(mixture(), one, exposures=3) for one in (task, zero)]
+    np.testing.assert_array_equal(runs[0].trace.item, runs[1].trace.item)
+    assert runs[0].accuracy.mean > 1 / 7
+
+
 @pytest.mark.parametrize("line", [[[1.0, 0.0], [1.0, 0.0]], [[0.3, -1.5], [2.0, 1.0]]])
 def test_scores_rank_by_the_mixed_probabilities(task, line):
     """Use the initial calibration, and one that changes which item is best."""
