@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def pytest_collection_finish():
     """Exempt all objects that exist after collection from garbage collection."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    """Close the figures of a test, since matplotlib warns of many open ones."""
+    yield
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close("all")
 
 
 @pytest.fixture(scope="module")

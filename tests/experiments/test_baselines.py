@@ -67,7 +67,8 @@ def test_learners_see_bits_except_oracles_and_static_retrieval(world):
     cfg = configure(world, "unused", f"learner=[{','.join(names)}]")
     for name in names:
         spec = plain(cfg.learners)[name]
-        oracle = "full_information" in spec.get("preset", "")
+        preset = spec.get("preset", "")
+        oracle = preset == "oracle" or "full_information" in preset
         static = name in ("frozen", "hybrid", "hybrid_balanced")
         expected = "labels" if oracle else "nothing" if static else "bits"
         assert methods.sees(cfg, name) == expected, name

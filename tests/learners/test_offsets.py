@@ -191,7 +191,7 @@ def test_the_default_experts_begin_better_than_those_without_offsets(hub):
     learner = mixture(jr.default_experts(map_every=8))
     names = learner.structure.experts
     assert len(names) == 6
-    assert names[0] == "hybrid(tau=0.02, lexical=0, balance=0)"
+    assert names[0] == "frozen(tau=0.02)"
     assert sum("lexical=0.25" in one for one in names) == 4
     plain = mixture(jr.default_experts(map_every=8, offsets=False))
     runs = [jr.simulate(one, hub, rounds=100) for one in (learner, plain)]
