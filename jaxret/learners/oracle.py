@@ -52,6 +52,13 @@ def oracle(
       per_round: past rounds replayed after each round, >= 1.
       map_every: rounds between two updates of the map; multiples of 8 have a blocked form.
     """
-    settings = {"tau": tau, "eta": eta, "per_round": per_round, "map_every": map_every}
-    rule = informed(of=presets.centred_replayed, lexical=lexical, balance=balance, **settings)
+    rule = informed(
+        of=presets.centred_replayed,
+        lexical=lexical,
+        balance=balance,
+        tau=tau,
+        eta=eta,
+        per_round=per_round,
+        map_every=map_every,
+    )
     return with_labels(rule)._replace(name="oracle")
