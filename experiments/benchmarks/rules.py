@@ -52,6 +52,11 @@ def mixture_of_8() -> Learner:
     return jr.mixture([*rows, jr.grid(jr.mapped, **maps), jr.grid(jr.centred, **maps)])
 
 
+def mixture_vectors() -> Learner:
+    """Return the default mixture without words and usage, with maps that move in every round."""
+    return jr.mixture(jr.default_experts(offsets=False, map_every=1))
+
+
 BEST = {
     "greedy": jr.greedy,
     "mapped_tiled": partial(jr.mapped, map_every=EVERY),
@@ -60,7 +65,7 @@ BEST = {
     "mixture_of_8": mixture_of_8,
     "mapped": jr.mapped,
     "centred": jr.centred,
-    "mixture": jr.mixture,
+    "mixture_vectors": mixture_vectors,
 }
 
 
