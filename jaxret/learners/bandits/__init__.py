@@ -10,7 +10,8 @@
     bootstrapped                    copies of `greedy` that weight the rewards differently
     success_prior                   `greedy`, with each tool's success rate added to its logit
 
-Each takes ``start``: 'document', with the documents as the prior mean; or 'zero', as in the papers.
+Each takes ``start``: 'document', with the documents as the prior mean; 'zero', as in the papers; or
+'hybrid', with documents, the match of words and usage (`jaxret.learners.bandits.common`).
 All but `linucb_shared` and `bootstrapped` are feasible with 43,215 tools of width 1,536. Importing
 this package registers the presets.
 """

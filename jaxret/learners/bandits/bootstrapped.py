@@ -7,6 +7,7 @@ from jaxret.learners.bandits import common
 from jaxret.learners.bandits.common import Start
 from jaxret.learners.learner import Acting, CustomStructure, Learner
 from jaxret.learners.presets import greedy
+from jaxret.learners.rank_one import coefficients, rule_of, step
 from jaxret.learners.registry import preset
 from jaxret.learners.replay import draw_key
 from jaxret.runtime.validate import require
@@ -33,7 +34,8 @@ def bootstrapped(
     heads begin at the same rows, so that without data they rank as static retrieval does; the
     papers add a random prior, without which there is no exploration before the first rewards.
     There is no guarantee. As in `greedy`, the softmax of a head assumes one right tool: with
-    several right tools their rewards are spread over them.
+    several right tools their rewards are spread over them. With start 'hybrid' all heads have the
+    same offsets, in what they show and in their softmax.
 
     The probability of a tool is the share of heads that would show it. ``theta`` weights every
     reward by 1, as `greedy` would on the same stream; it is used for ranking and saving. The heads,
@@ -45,7 +47,8 @@ def bootstrapped(
       eta: step size, >= 0.
       heads: H, number of heads, >= 1.
       seed: seed of the weights; they are the same in every run.
-      start: 'document', with rows on the unit sphere; or 'zero', with free rows.
+      start: 'document', with rows on the unit sphere; 'zero', with free rows; or 'hybrid', as
+        'document', with words and usage.
 
     Returns:
       The learner; `State.extra` are the rows of the heads [H, I, d].
@@ -57,34 +60,38 @@ def bootstrapped(
     projection = common.default_projection(start)
 
     def head(weight):
-        """Build `greedy` with the gradient of a reward multiplied by ``weight``."""
-        return greedy(tau=tau, eta=eta * weight, projection=projection)
+        """Return the rule of `greedy` with the gradient of a reward multiplied by ``weight``."""
+        rule = rule_of(greedy(tau=tau, eta=eta * weight, projection=projection))
+        assert rule is not None
+        return rule
 
     head(1.0)  # raises if a setting is out of range
 
     def choices(state, query):
         """Return the tool that each head would show [H]."""
-        values = common.where_available(state, state.extra @ query)
+        values = common.where_available(state, state.extra @ query.vector + query.offset[None])
         return jnp.argmax(values, axis=1).astype(jnp.int32)
 
     def act(state, query, key):
         favourites = choices(state, query)
         item = favourites[jax.random.randint(key, (), 0, heads)]
-        share = (favourites == item).astype(query.dtype).mean()
+        share = (favourites == item).astype(state.theta.dtype).mean()
         return Slate(items=item[None], propensity=share[None])
 
     def probabilities(state, query):
-        votes = jnp.zeros(len(state.theta), query.dtype)
+        votes = jnp.zeros(len(state.theta), state.theta.dtype)
         return votes.at[choices(state, query)].add(1.0 / heads)
 
     def learn(state, query, choice, feedback):
         half = jnp.float32(0.5)  # the same weights in every precision
         coins = jax.random.bernoulli(draw_key(seed, state.t), half, (heads,))
-        weights = 2.0 * coins.astype(query.dtype)
+        weights = 2.0 * coins.astype(state.theta.dtype)
 
         def learnt(theta, weight):
-            own = state._replace(theta=theta, extra=())
-            return head(weight).update(own, query, choice, feedback._replace(observed=True)).theta
+            own, rule = state._replace(theta=theta, extra=()), head(weight)
+            z = common.where_available(own, common.cosines(own, query) / tau)
+            c = coefficients(rule.estimator, z, choice, feedback, None)
+            return step(rule, own, own.t, query.vector, query.vector, c).theta
 
         return state._replace(
             theta=learnt(state.theta, 1.0), extra=jax.vmap(learnt)(state.extra, weights)
@@ -98,7 +105,7 @@ def bootstrapped(
         start=start,
         acting=Acting(act, probabilities),
         learn=learn,
-        predict=lambda state, queries: common.products(queries, state.theta),
+        predict=common.cosines_of_all,
         extra=lambda theta: jnp.broadcast_to(theta, (heads, *theta.shape)),
         projection=projection,
         structure=CustomStructure(change_rows),

@@ -10,8 +10,9 @@ number of available tools. The theory takes gamma of the order of K, so the sett
 probability of about the mean of ``1 / (1 + gamma/K gap)``.
 
 Both learners predict ``f_a = link(theta_a q + b)`` and learn by online gradient descent, with each
-row in the unit ball and one intercept b for all tools. The predictions need not sum to one, so
-queries with several right tools need no special case.
+row in the unit ball and one intercept b for all tools; with start 'hybrid' the cosine theta_a q has
+a known offset. The predictions need not sum to one, so queries with several right tools need no
+special case.
 
 Cost per round: I d products; one row is updated; no memory beside Theta. 43,215 tools of width
 1,536 are feasible.
@@ -55,7 +56,7 @@ def squarecb(*, gamma: float = 100.0, eta: float = 0.1, start: Start = "document
     Args:
       gamma: gamma / K of the paper, with K available tools, > 0; a larger value explores less.
       eta: step size, >= 0, in reward per unit of error.
-      start: initial rows, 'document' or 'zero'.
+      start: 'document'; 'zero'; or 'hybrid', documents with words and usage.
 
     Returns:
       The learner; `State.extra` is b [].
@@ -104,7 +105,7 @@ def fastcb(
       tau: difference of cosines that is one unit of log odds, > 0.
       eta: step size, >= 0; one unit of c moves a row by eta / tau.
       centre: cosine with initial success probability 1/2, b = -centre; b = 0 with start 'zero'.
-      start: initial rows, 'document' or 'zero'.
+      start: 'document'; 'zero'; or 'hybrid', documents with words and usage.
 
     Returns:
       The learner; `State.extra` is b [].
@@ -121,7 +122,7 @@ def fastcb(
         gamma=gamma,
         eta=eta,
         rate=eta / tau,
-        first=-centre if start == "document" else 0.0,
+        first=0.0 if start == "zero" else -centre,
         start=start,
     )
 
@@ -183,13 +184,14 @@ def _inverse_gap_learner(
     ball = projections.ball()
 
     def probabilities(state, query):
-        means = bounded(link(state.theta @ query + state.extra))
+        means = bounded(link(common.cosines(state, query) + state.extra))
         return inverse_gap(means, state.available, gamma, reweighted=reweighted)
 
     def learn(state, query, choice, feedback):
-        row = state.theta[choice.item]
-        step = rate * (link(row @ query + state.extra) - feedback.reward)
-        row = projections.project(ball, (row - step * query)[None])[0]
+        value = common.cosine_of(state, query, choice.item) + state.extra
+        step = rate * (link(value) - feedback.reward)
+        row = state.theta[choice.item] - step * query.vector
+        row = projections.project(ball, row[None])[0]
         return state._replace(theta=state.theta.at[choice.item].set(row), extra=state.extra - step)
 
     return common.bandit(
@@ -199,7 +201,7 @@ def _inverse_gap_learner(
             lambda state, query, key: draw(key, probabilities(state, query)), probabilities
         ),
         learn=learn,
-        predict=lambda state, queries: link(common.products(queries, state.theta) + state.extra),
+        predict=lambda state, queries: link(common.cosines_of_all(state, queries) + state.extra),
         extra=lambda theta: jnp.asarray(first, theta.dtype),
         projection=ball,
     )

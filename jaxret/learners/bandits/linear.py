@@ -9,6 +9,8 @@ the cosine. With the weights (u, c, b) of the three parts the mean is
 ``theta_a ((sqrt(d) u + c) * q) + b base(q)``, the product of rows with a query mapped by a diagonal
 matrix, so the learner can be saved as embeddings. With start 'document' the prior mean of w is 1
 for the cosine and 0 for the rest; with 'zero' it is 0, and the documents serve as features only.
+With 'hybrid' it is that of 'document', and the known offset o_a is a further feature, whose weight
+is 1 without doubt: the regression is one of y - o_a on x(q, a).
 
     R R^T = A^-1 = (ridge I + sum_s x_s x_s^T)^-1
     R    <- R - R u u^T / (v + sqrt(v))             u = R^T x,  v = 1 + |u|^2
@@ -67,7 +69,8 @@ def linucb_shared(*, alpha: float = 0.1, ridge: float = 1.0, start: Start = "doc
     Args:
       alpha: factor of the standard deviation in the bonus, >= 0.
       ridge: precision of the prior, > 0, in rounds with features of length 1.
-      start: 'document', the prior mean is the cosine; or 'zero'.
+      start: 'document', the prior mean is the cosine; 'zero'; or 'hybrid', the cosine with words
+        and usage.
 
     Returns:
       The learner; `State.extra` is a `Posterior`.
@@ -78,9 +81,9 @@ def linucb_shared(*, alpha: float = 0.1, ridge: float = 1.0, start: Start = "doc
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
 
     def upper(state, query):
-        x = features(state.theta, query, constant)
+        x = features(state.theta, query.vector, constant)
         bonus = alpha * deviations(state.extra, x)
-        return x @ state.extra.mean + bonus
+        return x @ state.extra.mean + query.offset + bonus
 
     acting = common.acting_by(policies.greedy(), upper)
     return linear_learner("linucb_shared", base=constant, start=start, ridge=ridge, acting=acting)
@@ -106,7 +109,8 @@ def lints(*, alpha: float = 0.03, ridge: float = 1.0, start: Start = "document")
     Args:
       alpha: standard deviation of the draws in units of A^-1/2, >= 0.
       ridge: precision of the prior, > 0, in rounds with features of length 1.
-      start: 'document', the prior mean is the cosine; or 'zero'.
+      start: 'document', the prior mean is the cosine; 'zero'; or 'hybrid', the cosine with words
+        and usage.
 
     Returns:
       The learner; `State.extra` is a `Posterior`.
@@ -144,7 +148,8 @@ def neural_linear(
       shape: shape of the noise's distribution before the first round, > 1.
       rate: rate of the noise's distribution before the first round, > 0, in squared rewards; the
         mean of s2 is rate / (shape - 1).
-      start: 'document', the prior mean is the cosine; or 'zero'.
+      start: 'document', the prior mean is the cosine; 'zero'; or 'hybrid', the cosine with words
+        and usage.
 
     Returns:
       The learner; `State.extra` is a `Posterior`.
@@ -185,7 +190,8 @@ def linear_learner(
     Args:
       name: name of the learner.
       base: the features that do not depend on the tool.
-      start: the prior mean of the weights: 'document', the cosine; or 'zero'.
+      start: the prior mean of the weights: 'document', the cosine; 'zero'; or 'hybrid', the cosine
+        with words and usage.
       ridge: precision of the prior, > 0; may be traced.
       acting: choice of a tool.
       shape: shape of the noise's distribution before the first round, > 0; may be traced.
@@ -203,20 +209,29 @@ def linear_learner(
     def extra(theta):
         width = theta.shape[1]
         size = width + 1 + base(theta[:1]).shape[1]
-        first = jnp.zeros(size, theta.dtype).at[width].set(1.0 if start == "document" else 0.0)
+        first = jnp.zeros(size, theta.dtype).at[width].set(0.0 if start == "zero" else 1.0)
         return prior(first, ridge, shape, rate)
 
     def learn(state, query, choice, feedback):
-        x = features(state.theta[choice.item], query, base)
-        return state._replace(extra=observe(state.extra, x, feedback.reward))
+        x = features(state.theta[choice.item], query.vector, base)
+        unexplained = feedback.reward - query.offset[choice.item]
+        return state._replace(extra=observe(state.extra, x, unexplained))
+
+    def predict(state, queries):
+        found = means(state.extra.mean, state.theta, queries.vector, base)
+        return found + queries.offset
+
+    def values(state, query):
+        return state.theta @ map_queries(state.extra.mean, query.vector) + query.offset
 
     return common.bandit(
         name,
-        start="document",  # the rows are features, which are never zero
+        start="document" if start == "zero" else start,  # rows are features, which are never zero
         acting=acting,
         learn=learn,
-        predict=lambda state, queries: means(state.extra.mean, state.theta, queries, base),
+        predict=predict,
         extra=extra,
+        values=values,
         structure=CustomStructure(
             map_queries=lambda state, queries: map_queries(state.extra.mean, queries)
         ),
@@ -374,7 +389,8 @@ def _thompson(base: Base, weights: Callable[[Posterior, PRNGKey], Float[Array, "
     """Show the best tool by sampled weights; the probability of each tool is unknown."""
 
     def act(state, query, key):
-        values = means(weights(state.extra, key), state.theta, query[None], base)[0]
+        drawn = weights(state.extra, key)
+        values = means(drawn, state.theta, query.vector[None], base)[0] + query.offset
         item = jnp.argmax(common.where_available(state, values)).astype(jnp.int32)
         return Slate(items=item[None], propensity=jnp.full(1, jnp.nan, values.dtype))
 

@@ -15,8 +15,9 @@ the tool's uncertainty before that round but keeps its mean.
 
 Rows are stored as ``Theta = W / scale``, so Theta begins at the documents and W at scale times the
 documents; with start 'zero' scale has no effect. The papers begin at zero; here the documents are
-the prior mean, ``b_a = ridge W_a,1`` in place of 0. Each tool has its own regression, so queries
-with several right tools need no special case.
+the prior mean, ``b_a = ridge W_a,1`` in place of 0. With start 'hybrid' the prediction is
+``W_a q + scale o_a`` with the known offset o_a, and the regression is one of y - scale o_a on q.
+Each tool has its own regression, so queries with several right tools need no special case.
 
 Letters: I items, d width, C capacity in rounds, N queries.
 """
@@ -66,7 +67,7 @@ def linucb(
       alpha: factor of the standard deviation in the bonus, >= 0.
       ridge: precision of the prior, > 0, in rounds with a query of length 1.
       scale: expected reward at a cosine of 1 with the document, > 0; the rows are W / scale.
-      start: initial rows, 'document' or 'zero'.
+      start: 'document'; 'zero'; or 'hybrid', documents with words and usage.
       capacity: C, rounds in the ring buffer, >= 1.
 
     Returns:
@@ -78,8 +79,8 @@ def linucb(
     require("alpha", alpha, ">= 0", lambda x: x >= 0)
 
     def upper(state, query):
-        variance = variances(state.extra, query, len(state.theta), ridge)
-        return scale * (state.theta @ query) + alpha * jnp.sqrt(variance)
+        variance = variances(state.extra, query.vector, len(state.theta), ridge)
+        return scale * common.cosines(state, query) + alpha * jnp.sqrt(variance)
 
     return ridge_learner(
         "linucb",
@@ -113,7 +114,7 @@ def ridge_epsilon_greedy(
       epsilon: probability of showing a uniformly drawn tool, in [0, 1].
       ridge: precision of the prior, > 0, in rounds with a query of length 1.
       scale: expected reward at a cosine of 1 with the document, > 0; the rows are W / scale.
-      start: initial rows, 'document' or 'zero'.
+      start: 'document'; 'zero'; or 'hybrid', documents with words and usage.
       capacity: C, rounds in the ring buffer, >= 1.
 
     Returns:
@@ -125,7 +126,7 @@ def ridge_epsilon_greedy(
     return ridge_learner(
         "ridge_epsilon_greedy",
         policy=policies.epsilon_greedy(epsilon=epsilon),
-        values=lambda state, query: scale * (state.theta @ query),
+        values=lambda state, query: scale * common.cosines(state, query),
         ridge=ridge,
         scale=scale,
         start=start,
@@ -148,10 +149,10 @@ def ridge_learner(
     Args:
       name: name of the learner.
       policy: policy of one tool, applied to the values.
-      values: state, whose ``extra`` is a `Factors`, and query [d] -> [I].
+      values: state, whose ``extra`` is a `Factors`, and `Known` query -> [I].
       ridge: precision of the prior, > 0; may be traced.
       scale: expected reward at a cosine of 1 with the document, > 0; may be traced.
-      start: initial rows, 'document' or 'zero'.
+      start: 'document'; 'zero'; or 'hybrid', documents with words and usage.
       capacity: C, rounds in the ring buffer, >= 1.
 
     Raises:
@@ -162,8 +163,8 @@ def ridge_learner(
     require("capacity", capacity, ">= 1", lambda x: x >= 1)
 
     def learn(state, query, choice, feedback):
-        factors, gain = observe(state.extra, query, choice.item, ridge)
-        error = feedback.reward / scale - state.theta[choice.item] @ query
+        factors, gain = observe(state.extra, query.vector, choice.item, ridge)
+        error = feedback.reward / scale - common.cosine_of(state, query, choice.item)
         theta = state.theta.at[choice.item].add(error * gain)
         return state._replace(theta=theta, extra=factors)
 
@@ -176,7 +177,7 @@ def ridge_learner(
         start=start,
         acting=common.acting_by(policy, values),
         learn=learn,
-        predict=lambda state, queries: scale * common.products(queries, state.theta),
+        predict=lambda state, queries: scale * common.cosines_of_all(state, queries),
         extra=extra,
     )
 

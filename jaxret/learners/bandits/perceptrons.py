@@ -57,12 +57,12 @@ def banditron(
     `jaxret.theory.mistakes.banditron`, holds for unconstrained rows and one right tool.
 
     Args:
-      tau: divisor of the step, > 0; it has no other effect here.
+      tau: divisor of the step, > 0; its only other effect is that of usage with start 'hybrid'.
       eta: step size, >= 0.
       epsilon: probability of showing a uniformly drawn tool, in [0, 1].
       projection: constraint on the rows; None: the unit sphere, or none with start 'zero'.
       schedule: factor of eta by round; None: constant.
-      start: initial rows, 'document' or 'zero'.
+      start: 'document'; 'zero'; or 'hybrid', documents with words and usage.
 
     Raises:
       ValueError: if a setting is out of range.
@@ -106,13 +106,14 @@ def gaptron(
 
     Departures from the paper: each row of Theta is in a unit ball, and W may begin at the
     documents; the paper begins at 0 and keeps all of W in one ball. If no tool has p >= 1/2, all
-    tools are shown with equal probability: only a small tau gives confident models.
+    tools are shown with equal probability: only a small tau gives confident models. With start
+    'hybrid' the logits have offsets, and so have those of U in the bound.
 
     Args:
       gamma: smallest probability of showing a uniformly drawn tool, in (0, 1].
       tau: temperature, > 0.
       eta: step size, >= 0; multiplied by 1 / pi, which is at most K / gamma.
-      start: initial rows, 'document' or 'zero'.
+      start: 'document'; 'zero'; or 'hybrid', documents with words and usage.
 
     Raises:
       ValueError: if a setting is out of range.
@@ -190,11 +191,15 @@ def soba(
     W``. A scales each row differently, so the update is not rank one: a round takes I d products
     and updates two rows, and A takes I d numbers (265 MB for 43,215 tools of width 1,536).
 
+    With start 'hybrid' the scores W_i q have the offsets o_i / tau, as if o_i were a feature whose
+    weight has an infinite diagonal: they decide what is shown, which tool is r, and the products
+    <W, g> and <W, z>, while the step is along q alone.
+
     Args:
       gamma: probability of showing a uniformly drawn tool, in (0, 1].
       ridge: initial diagonal of A, > 0; the paper's a.
       tau: difference of cosines that is a margin of 1, > 0.
-      start: initial rows, 'document' or 'zero'.
+      start: 'document'; 'zero'; or 'hybrid', documents with words and usage.
 
     Returns:
       The learner; `State.extra` is a `SecondOrder`.
@@ -207,21 +212,23 @@ def soba(
     require("tau", tau, "> 0", lambda x: x > 0)
 
     def margins(state, query):
-        return state.theta @ query / tau
+        return common.cosines(state, query) / tau
 
     def learn(state, query, choice, feedback):
-        others = common.where_available(state, margins(state, query))
+        q = query.vector
+        scores = margins(state, query)
+        others = common.where_available(state, scores)
         others = others.at[choice.item].set(-jnp.inf)
         pair = jnp.stack([jnp.argmax(others).astype(choice.item.dtype), choice.item])  # r, a
-        sign = jnp.array([[1.0], [-1.0]], query.dtype)
+        sign = jnp.array([1.0, -1.0], q.dtype)
         weight = feedback.reward / choice.propensity
-        g = weight * sign * query[None, :]  # the two rows of g that are not 0
+        g = weight * sign[:, None] * q[None, :]  # the two rows of g that are not 0
         w, a = state.theta[pair] / tau, state.extra.diagonal[pair]
-        along = (w * g).sum()
+        along = weight * (sign * scores[pair]).sum()  # <W, g>, offsets included
         z2 = choice.propensity * g**2
         m = (choice.propensity * along**2 + 2.0 * along) / (1.0 + (z2 / a).sum())
         learns = (m + state.extra.margin >= 0) & jnp.isfinite(others.max())
-        n = learns.astype(query.dtype)
+        n = learns.astype(q.dtype)
         new_a = a + n * z2
         step = -n * (z2 * w + g) / new_a  # A^-1 dual - W, exactly 0 after a failure
         extra = SecondOrder(
@@ -234,7 +241,7 @@ def soba(
         start=start,
         acting=common.acting_by(policies.epsilon_greedy(epsilon=gamma), margins),
         learn=learn,
-        predict=lambda state, queries: common.products(queries, state.theta) / tau,
+        predict=lambda state, queries: common.cosines_of_all(state, queries) / tau,
         extra=lambda theta: SecondOrder(
             diagonal=jnp.full_like(theta, ridge), margin=jnp.zeros((), theta.dtype)
         ),

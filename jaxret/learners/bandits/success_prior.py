@@ -40,7 +40,8 @@ def success_prior(
     a_i / b_i are the odds of tool i under Beta(a_i, b_i), the posterior of its rewards under the
     Bernoulli model (Thompson 1933; Chapelle and Li 2011, Section 2, for clicks). They act as prior
     odds, which similarity multiplies: a tool that is shown for many queries and fails becomes less
-    likely for all queries at once.
+    likely for all queries at once. With start 'hybrid' the match of words and the usage are two
+    more factors: the logits are ``(Theta q + o) / tau + log(a_i / b_i)``.
 
     This is a heuristic without a guarantee. The rewards of a tool come from the queries for which
     it was shown, so they change both the prior and the rows. The softmax assumes one right tool:
@@ -55,7 +56,8 @@ def success_prior(
       eta: step size, >= 0.
       successes: prior successes of each tool, > 0, in rounds.
       failures: prior failures of each tool, > 0, in rounds.
-      start: 'document', with rows on the unit sphere; or 'zero', with free rows.
+      start: 'document', with rows on the unit sphere; 'zero', with free rows; or 'hybrid', as
+        'document', with words and usage.
 
     Returns:
       The learner; `State.extra` is a `Counts`.
@@ -77,11 +79,12 @@ def success_prior(
         return jnp.log(state.extra.successes) - jnp.log(state.extra.failures)
 
     def logits(state, query):
-        return common.where_available(state, state.theta @ query / tau + log_odds(state))
+        values = common.cosines(state, query) / tau + log_odds(state)
+        return common.where_available(state, values)
 
     def learn(state, query, choice, feedback):
         c = coefficients(estimator, logits(state, query), choice, feedback, None)
-        theta = state.theta - (eta / tau * c)[:, None] * query[None, :]
+        theta = state.theta - (eta / tau * c)[:, None] * query.vector[None, :]
         counts = Counts(
             successes=state.extra.successes.at[choice.item].add(feedback.reward),
             failures=state.extra.failures.at[choice.item].add(1.0 - feedback.reward),
@@ -89,7 +92,7 @@ def success_prior(
         return state._replace(theta=projections.project(projection, theta), extra=counts)
 
     def predict(state, queries):
-        return common.products(queries, state.theta) / tau + log_odds(state)[None]
+        return common.cosines_of_all(state, queries) / tau + log_odds(state)[None]
 
     return common.bandit(
         "success_prior",
@@ -99,5 +102,6 @@ def success_prior(
         predict=predict,
         extra=extra,
         projection=projection,
+        values=lambda state, query: tau * logits(state, query),
         logits=logits,
     )

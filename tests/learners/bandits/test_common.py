@@ -47,7 +47,7 @@ REFUSED = [  # a value just outside the range, or at its open end
     ("ridge", 0.0, "> 0", ["linucb", "linucb_shared", "logistic_ucb", "neural_linear", "soba"]),
     ("scale", 0.0, "> 0", ["linucb"]),
     ("shape", 1.0, "> 1", ["neural_linear"]),
-    ("start", "warm", "'document' or 'zero'", NAMES),
+    ("start", "warm", "'document', 'zero' or 'hybrid'", NAMES),
     ("successes", 0.0, "> 0", ["success_prior"]),
     ("tau", 0.0, "> 0", ["fastcb", "logistic_ucb", "soba", "success_prior"]),
 ]

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxret.learners.bandits.common import cosines
 from jaxret.learners.bandits.linucb import (
     Factors,
     linucb,
@@ -36,7 +37,7 @@ def a_ridge(start, capacity=64):
     return ridge_learner(
         "a_ridge",
         policy=policies.greedy(),
-        values=lambda state, query: SCALE * (state.theta @ query),
+        values=lambda state, query: SCALE * cosines(state, query),
         ridge=RIDGE,
         scale=SCALE,
         start=start,
