@@ -1,4 +1,4 @@
-"""How accurate are learners of the bandit literature, starting from zero and from documents?
+"""How accurate are learners of the bandit literature, and is it the rule or the start?
 
     uv run python -m experiments.rivals                                               # DeskBank
     uv run python -m experiments.rivals dataset=ultratool dataset.path=FILE \\
@@ -18,16 +18,21 @@ Then, for one stream:
                          Holm's procedure over the table (``rivals.md`` marks p >= 0.05 with =)
     LEARNER/kilobytes    size of the learner's state
 
-The learners named in ``rivals`` start at the documents, and as LEARNER_zero at zero, as in their
-papers. `experiments.benchmarks.rules` measures how long a round takes.
+The learners named in ``rivals`` run once for each of ``starts``: as LEARNER at the documents; as
+LEARNER_zero at zero, as in their papers; and as LEARNER_hybrid at documents, words and usage, as
+the experts of `jr.mixture` do (`jaxret.learners.bandits.common`). ``families`` names learners of
+the list that are one rule from several starts. A table of rules by starts, in the terminal and in
+``rivals.md``, has the online accuracy of both. `experiments.benchmarks.rules` measures how long a
+round takes.
 
-2 cores: about 8 minutes for DeskBank with MiniLM; twice that for UltraTool.
+2 cores: about 8 minutes for DeskBank with MiniLM without the start 'hybrid'; twice that for
+UltraTool.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -41,8 +46,9 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import chosen, learner_grid
 from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
-from experiments.common.tables import cell, markdown, results_table
+from experiments.common.tables import cell, markdown, print_table, results_table
 from jaxret.evaluation.compare import compare_paired, corrected, success_by_query
+from jaxret.learners.bandits.common import Start
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
 from jaxret.runtime.progress import Progress
@@ -96,7 +102,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Check learners and numbers."""
+    """Check learners, starts and numbers."""
+    known = get_args(Start)
+    require("starts", list(cfg.starts), f"some of {', '.join(known)}", set(known).issuperset)
+    for rule, family in cfg.families.items():
+        require(f"families.{rule}", list(family), f"by {', '.join(known)}", set(known).issuperset)
     names = [grid.name for grid in entries(cfg)]
     require("against", cfg.against, f"one of {', '.join(names)}", names.__contains__)
     require("queries", cfg.queries, ">= 20 or null", lambda n: n is None or n >= 20)
@@ -108,13 +118,17 @@ def check(cfg: DictConfig) -> None:
 
 @main.show
 def show(cfg: DictConfig, results: Found) -> None:
-    """Print a line per learner, and write the table of a results page."""
+    """Print a line per learner and rules by starts; write both tables of a results page."""
     names = [grid.name for grid in entries(cfg)]
     title = f"{cfg.dataset.name}, {cfg.document}, {cfg.encoder.name}: gain over {cfg.against}"
     results_table(results, names, COLUMNS, title)
+    starts, cells = by_start(results, families(cfg))
+    print_table("online accuracy by rule and start", starts, cells)
     path = Path(cfg.directory) / "rivals.md"
-    path.write_text(table(results, names, cfg.against))
-    print(f"the table in Markdown: {path}")
+    rows = [[f"`{rule}`", *line] for rule, line in cells.items()]
+    starts_table = markdown(["rule", *starts], rows)
+    path.write_text(f"{table(results, names, cfg.against)}\n{starts_table}\n")
+    print(f"the tables in Markdown: {path}")
 
 
 def table(results: Found, names: Sequence[str], base: str) -> str:
@@ -133,14 +147,55 @@ def _difference(results: Found, name: str) -> str:
     return f"{gain:+.3f} ({low:+.3f} to {high:+.3f}){mark}"
 
 
+def by_start(
+    results: Found, rules: Mapping[str, Mapping[str, str]]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Tabulate the online accuracy of rules by their starts.
+
+    Args:
+      results: results of the run.
+      rules: rule -> start -> learner.
+
+    Returns:
+      The starts, and for each rule a cell per start, empty if the rule has no such learner.
+    """
+    starts = [one for one in get_args(Start) if any(one in family for family in rules.values())]
+    cells = {
+        rule: [cell(results.get(f"{family.get(start)}/online")) for start in starts]
+        for rule, family in rules.items()
+    }
+    return starts, cells
+
+
+def families(cfg: DictConfig) -> dict[str, dict[str, str]]:
+    """Map each rule to its learners by start: those of ``families`` in the list, then rivals."""
+    listed = [name for name in cfg.learners if name not in cfg.rivals]
+    given = {
+        rule: {start: name for start, name in family.items() if name in listed}
+        for rule, family in cfg.families.items()
+    }
+    rivals = {
+        name: {start: started(name, start) for start in cfg.starts}
+        for name in cfg.learners
+        if name in cfg.rivals
+    }
+    return {rule: family for rule, family in (given | rivals).items() if family}
+
+
 def entries(cfg: DictConfig) -> list[LearnerGrid]:
-    """List the learners; those of ``rivals`` twice, from the documents and from zero."""
+    """List the learners; those of ``rivals`` once for each of ``starts``."""
     found = []
     for name, spec in plain(cfg.learners).items():
-        found.append(learner_grid(name, spec))
+        specs = {name: spec}
         if name in cfg.rivals:
-            found.append(learner_grid(f"{name}_zero", {**spec, "start": "zero"}))
+            specs = {started(name, start): {**spec, "start": start} for start in cfg.starts}
+        found += [learner_grid(one, each) for one, each in specs.items()]
     return found
+
+
+def started(name: str, start: str) -> str:
+    """Return the name of a learner of ``rivals`` with a start; 'document' has no suffix."""
+    return name if start == "document" else f"{name}_{start}"
 
 
 def against(

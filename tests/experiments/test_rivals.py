@@ -9,7 +9,7 @@ from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 from tests.problems import make_task
 
-LEARNERS = "learner=[frozen,greedy,linucb]"
+LEARNERS = "learner=[frozen,hybrid_balanced,greedy,linucb]"
 
 
 def configure(world, directory, *more):
@@ -26,10 +26,15 @@ def configure(world, directory, *more):
 
 
 @pytest.fixture(scope="module")
-def finished(world, tmp_path_factory):
+def folder(world, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "rivals"
     rivals.main(configure(world, directory, "against=greedy"))
-    return {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+    return directory
+
+
+@pytest.fixture(scope="module")
+def finished(folder):
+    return {k: np.array(x["values"]) for k, x in read_results(folder).items()}
 
 
 def test_the_table_marks_differences_that_are_not_significant():
@@ -64,10 +69,50 @@ def test_p_values_are_corrected_by_holm_over_the_table():
     assert plain[ascending[0]].p < found[f"{ascending[0]}/p"] < 1
 
 
-def test_rules_of_the_literature_start_at_the_documents_and_at_zero(finished):
+def test_rules_of_the_literature_run_from_every_start(finished):
     names = {name.partition("/")[0] for name in finished}
-    assert names == {"frozen", "greedy", "linucb", "linucb_zero"}
-    assert finished["linucb/online"].mean() > finished["linucb_zero/online"].mean()
+    rivals_of_the_list = {"linucb", "linucb_zero", "linucb_hybrid"}
+    assert names == {"frozen", "hybrid_balanced", "greedy", *rivals_of_the_list}
+    online = {name: finished[f"{name}/online"].mean() for name in names}
+    assert online["linucb_hybrid"] > online["linucb"] > online["linucb_zero"]
+    assert online["hybrid_balanced"] > online["frozen"]
+
+
+def test_rules_are_tabulated_by_their_starts(world, tmp_path):
+    cfg = configure(world, tmp_path, "against=greedy")
+    rules = rivals.families(cfg)
+    assert rules == {
+        "static": {"document": "frozen", "hybrid": "hybrid_balanced"},
+        "linucb": {"document": "linucb", "zero": "linucb_zero", "hybrid": "linucb_hybrid"},
+    }
+    learners = ("frozen", "hybrid_balanced", "linucb", "linucb_zero", "linucb_hybrid")
+    results = {
+        f"{name}/online": {"mean": 0.1 * n, "stderr": 0.01} for n, name in enumerate(learners, 1)
+    }
+    starts, cells = rivals.by_start(results, rules)
+    assert starts == ["document", "zero", "hybrid"]
+    assert cells == {
+        "static": ["0.100 ±0.010", "", "0.200 ±0.010"],
+        "linucb": ["0.300 ±0.010", "0.400 ±0.010", "0.500 ±0.010"],
+    }
+
+
+def test_both_tables_are_written_for_a_results_page(finished, folder):
+    text = (folder / "rivals.md").read_text()
+    found = [line.split(" | ")[0] for line in text.splitlines()]
+    assert found.count("| `linucb`") == 2
+    assert "| rule | document | zero | hybrid |" in text.splitlines()
+    shown = f"{finished['linucb_hybrid/online'].mean():.3f}"
+    assert any(line.startswith("| `linucb` |") and shown in line for line in text.splitlines())
+
+
+def test_the_starts_may_be_fewer(world, tmp_path):
+    cfg = configure(world, tmp_path, "against=greedy", "starts=[hybrid]")
+    names = [grid.name for grid in rivals.entries(cfg)]
+    assert names == ["frozen", "hybrid_balanced", "greedy", "linucb_hybrid"]
+    cfg = configure(world, tmp_path, "against=greedy", "starts=[warm]")
+    with pytest.raises(ValueError, match="starts must be some of document, zero, hybrid, got"):
+        rivals.main(cfg)
 
 
 def test_gains_are_differences_to_the_reference_rule(finished):
@@ -83,5 +128,7 @@ def test_the_memory_of_a_state_is_that_of_its_arrays(finished):
 
 
 def test_a_learner_that_is_not_there_is_refused(world, tmp_path):
-    with pytest.raises(ValueError, match="against must be one of frozen, greedy, linucb"):
+    with pytest.raises(
+        ValueError, match="against must be one of frozen, hybrid_balanced, greedy, linucb"
+    ):
         rivals.main(configure(world, tmp_path))

@@ -57,7 +57,9 @@ def learner(name, **settings):
     return factories()[name](**settings)
 
 
-@pytest.mark.parametrize("start", ["document", "hybrid", pytest.param("zero", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "start", ["document", "hybrid", pytest.param("zero", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_bandit_satisfies_the_contract(name, start):
     check_learner(learner(name, start=start))

@@ -10,8 +10,9 @@ import jaxret as jr
 from jaxret.environments.environment import Environment
 from jaxret.environments.feedback import censored_by_success
 from jaxret.learners import bandits
-from jaxret.learners.learner import query_for
+from jaxret.learners.learner import map_queries, query_for
 from jaxret.learners.registry import factories
+from jaxret.rules import offsets
 from jaxret.testing import quick_jit
 from jaxret.types import Prior, Query
 from tests.learners.bandits.conftest import make_rounds
@@ -120,6 +121,42 @@ def test_draws_of_neural_linear_are_around_the_offsets(hub):
 
     items, scores = jax.device_get(quick_jit(run)())
     np.testing.assert_array_equal(items, scores.argmax(axis=1))
+
+
+@pytest.mark.parametrize("name", ["linucb", "lints", "bootstrapped"])
+def test_an_index_resets_the_usage_of_a_reused_row_and_is_restored(name, tmp_path):
+    documents = np.eye(4, 6, dtype=np.float32)
+    index = jr.Index(hybrid(name), jr.Task.from_arrays(documents, documents, np.arange(4)))
+    for document in documents:
+        index.feedback(index.search(document, prior={"1": 0.1}), worked=True)
+    mean, count = (np.array(x) for x in index.state.extra.usage)
+    assert (np.abs(mean - 1) > 1e-3).all()
+    index.redescribe(["2"], [np.full(6, 6**-0.5, np.float32)], how="reset")
+    mean[2], count[2] = 1, 20
+    np.testing.assert_allclose(index.state.theta[2], np.full(6, 6**-0.5), rtol=1e-6)
+    if name == "bootstrapped":
+        np.testing.assert_allclose(index.state.extra.own[:, 2], np.full((8, 6), 6**-0.5), rtol=1e-6)
+    np.testing.assert_array_equal(index.state.extra.usage.mean, mean)
+    np.testing.assert_array_equal(index.state.extra.usage.count, count)
+    index.save(tmp_path)
+    again = jr.Index.load(tmp_path)
+    jax.tree.map(np.testing.assert_array_equal, again.state, index.state)
+    assert index.search(documents[0], prior={"3": 9.0}).ids == ["3"]
+    with pytest.raises(ValueError, match=f"'{name}' reads prior scores, which this query lacks"):
+        again.search(documents[0])
+
+
+def test_rows_with_mapped_queries_are_those_of_the_regression(asked, taught, compute):
+    """Up to what is equal for all tools, and the offset."""
+    log, queries, _ = asked
+    learner = hybrid("lints", ridge=0.8)
+    state = taught(learner, log._replace(queries=queries))[-1]
+    blank = Query(log.queries, Prior(np.full((T, 1), -1), np.zeros((T, 1))))
+    even = state._replace(extra=state.extra._replace(usage=offsets.first_usage(state.theta)))
+    scores = compute(learner.scores, jax.tree.map(jnp.asarray, even), blank)
+    mapped = compute(lambda *args: map_queries(learner, *args), state, log.queries)
+    rest = scores - mapped @ state.theta.T
+    np.testing.assert_allclose(rest, np.tile(rest[:, :1], I), atol=1e-6)
 
 
 @pytest.fixture(scope="module")
