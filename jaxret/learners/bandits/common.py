@@ -15,7 +15,8 @@ with x_i the prior score of the query (the match of words) and m_i the usage of 
 softmax of the learner's values / tau. A value is the predicted cosine with its offset, without a
 bonus for uncertainty and without a draw: usage counts what the model retrieves, not what is
 explored. A rule learns with the offset as a fixed part of its prediction: nothing of it is learnt,
-and errors and gradients are those of the prediction that includes it.
+and errors and gradients are those of the prediction that includes it. A round takes I d products
+more than with the other starts, for the usage.
 
 Rank-one bandits take the offsets of `jaxret.learners.offsets`, whose tau is the rule's own.
 
@@ -51,7 +52,7 @@ from jaxret.types import State
 
 Start: TypeAlias = Literal["document", "zero", "hybrid"]
 
-WEIGHT, STRENGTH = 0.25, 0.5  # w and s of the start 'hybrid', those of most experts of a mixture
+WEIGHT, STRENGTH = 0.25, 0.5  # w and s of 'hybrid', as of the static expert of `default_experts`
 TAU = 0.02 / (1.0 - WEIGHT)  # temperature of the rows, in units of the cosine
 HYBRID = Offsets(weight=WEIGHT, strength=STRENGTH)
 
