@@ -15,7 +15,7 @@ from jaxret.learners.registry import factories
 from jaxret.rules import offsets
 from jaxret.testing import quick_jit
 from jaxret.types import Prior, Query
-from tests.learners.bandits.conftest import make_rounds
+from tests.learners.bandits.rounds import compute, make_rounds, taught
 
 NAMES = bandits.__all__
 WEIGHT, STRENGTH, TAU = 0.25, 0.5, 0.02
@@ -146,7 +146,7 @@ def test_an_index_resets_the_usage_of_a_reused_row_and_is_restored(name, tmp_pat
         again.search(documents[0])
 
 
-def test_rows_with_mapped_queries_are_those_of_the_regression(asked, taught, compute):
+def test_rows_with_mapped_queries_are_those_of_the_regression(asked):
     """Up to what is equal for all tools, and the offset."""
     log, queries, _ = asked
     learner = hybrid("lints", ridge=0.8)
@@ -200,7 +200,7 @@ RESIDUALS = {  # settings, offsets in units of the reward, values
 
 
 @pytest.mark.parametrize("name", RESIDUALS)
-def test_a_square_loss_learns_what_the_offset_leaves_of_the_reward(asked, taught, name):
+def test_a_square_loss_learns_what_the_offset_leaves_of_the_reward(asked, name):
     (log, queries, scores), (settings, unit, values) = asked, RESIDUALS[name]
     states = taught(hybrid(name, **settings), log._replace(queries=queries))
     offset, usage = offsets_of(states, log, scores, values)
@@ -215,7 +215,7 @@ def test_a_square_loss_learns_what_the_offset_leaves_of_the_reward(asked, taught
     )
 
 
-def test_fastcb_descends_on_the_log_loss_with_the_offset_in_its_link(asked, taught):
+def test_fastcb_descends_on_the_log_loss_with_the_offset_in_its_link(asked):
     log, queries, scores = asked
     eta, tau, centre = 0.05, 0.3, 0.4
     learner = hybrid("fastcb", eta=eta, tau=tau, centre=centre)
@@ -231,7 +231,7 @@ def test_fastcb_descends_on_the_log_loss_with_the_offset_in_its_link(asked, taug
     np.testing.assert_allclose(states[-1].extra.own, b, atol=1e-10)
 
 
-def test_logistic_ucb_has_the_offset_in_its_log_loss(asked, taught):
+def test_logistic_ucb_has_the_offset_in_its_log_loss(asked):
     log, queries, scores = asked
     tau, centre, ridge = 0.2, 0.3, 0.5
     learner = hybrid("logistic_ucb", ridge=ridge, tau=tau, centre=centre)
@@ -245,7 +245,7 @@ def test_logistic_ucb_has_the_offset_in_its_log_loss(asked, taught):
         np.testing.assert_allclose(more, h + p * (1 - p) * q**2, rtol=1e-10)
 
 
-def test_soba_treats_the_offset_as_a_feature_whose_weight_is_certain(asked, taught):
+def test_soba_treats_the_offset_as_a_feature_whose_weight_is_certain(asked):
     """By the algorithm of the paper, with an infinite diagonal for that weight."""
     log, queries, scores = asked
     tau, ridge = 0.3, 0.8
@@ -291,7 +291,7 @@ def moved(theta, q, item, y, added, tau, eta, step=1e-6):
     return new / np.linalg.norm(new, axis=1, keepdims=True)
 
 
-def test_heads_have_the_offset_in_their_softmax(asked, taught):
+def test_heads_have_the_offset_in_their_softmax(asked):
     log, queries, scores = asked
     tau, eta = 0.3, 0.05
     learner = hybrid("bootstrapped", tau=tau, eta=eta, heads=3)
@@ -310,7 +310,7 @@ def test_heads_have_the_offset_in_their_softmax(asked, taught):
     assert 5 < doubled < 25
 
 
-def test_a_head_shows_the_best_tool_by_its_rows_and_the_offset(asked, taught, compute):
+def test_a_head_shows_the_best_tool_by_its_rows_and_the_offset(asked):
     log, queries, scores = asked
     learner = hybrid("bootstrapped", tau=0.3, eta=0.05, heads=3)
     states = taught(learner, log._replace(queries=queries))
@@ -321,7 +321,7 @@ def test_a_head_shows_the_best_tool_by_its_rows_and_the_offset(asked, taught, co
         np.testing.assert_allclose(compute(learner.probabilities, states[t], queries[t]), share)
 
 
-def test_success_prior_multiplies_the_odds_of_words_usage_and_success(asked, taught, compute):
+def test_success_prior_multiplies_the_odds_of_words_usage_and_success(asked):
     log, queries, scores = asked
     tau, eta = 0.3, 0.02
     learner = hybrid("success_prior", tau=tau, eta=eta, successes=1.5, failures=4.0)
