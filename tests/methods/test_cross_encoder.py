@@ -56,9 +56,8 @@ def test_candidates_are_sorted_by_the_logits_of_their_pairs_alone(tmp_path, name
             logits.append(float(apply(params, ids, ids > 0, types=types)[0, 0]))
         order = np.argsort(-np.array(logits))
         np.testing.assert_array_equal(found.items[row, : len(items)], items[order])
-        np.testing.assert_allclose(
-            found.scores[row, : len(items)], np.array(logits)[order], atol=1e-5
-        )
+        scores = found.scores[row, : len(items)]
+        np.testing.assert_allclose(scores, np.array(logits)[order], atol=1e-5)
 
 
 def test_query_and_document_are_cut_each_to_its_limit(tiny):
