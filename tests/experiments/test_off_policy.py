@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import jaxret as jr
 from experiments.off_policy import coverage, worlds
@@ -25,10 +26,9 @@ def test_the_truth_is_a_sum_over_all_queries():
     np.testing.assert_array_equal(still.probabilities, np.eye(12)[BEST])
     assert begun(EXPLORES).value == pytest.approx(0.5 * TRUTH + 0.5 / 12, rel=1e-5)
     drawn = begun(worlds.policy("drawn", {"preset": "orag", "tau": 0.2, "learns": False}))
-    p = np.exp(TASK.queries @ TASK.theta.T / 0.2)
-    np.testing.assert_allclose(drawn.probabilities, p / p.sum(axis=1, keepdims=True), rtol=1e-4)
-    p_right = (p / p.sum(axis=1, keepdims=True))[np.arange(100), TASK.labels[:, 0]]
-    assert drawn.value == pytest.approx(p_right.mean(), rel=1e-4)
+    p = softmax(TASK.queries @ TASK.theta.T / 0.2, axis=1)
+    np.testing.assert_allclose(drawn.probabilities, p, rtol=1e-4)
+    assert drawn.value == pytest.approx(p[np.arange(100), TASK.labels[:, 0]].mean(), rel=1e-4)
 
 
 def test_several_right_tools_count_once_each_and_padding_for_nothing():
@@ -88,9 +88,8 @@ def small(directory, *more):
 def test_intervals_cover_the_value_and_nothing_else(tmp_path):
     """The intervals never cover a value other than the policy's."""
     cfg, right = small(tmp_path, "logs=12", "rounds=600"), begun(jr.frozen())
-    found = coverage.measured(
-        cfg, EXPLORES, TASK, {"right": right, "wrong": right._replace(value=right.value / 4)}
-    )
+    both = {"right": right, "wrong": right._replace(value=right.value / 4)}
+    found = coverage.measured(cfg, EXPLORES, TASK, both)
     for name in ("IPS", "DR", "SNIPS", "Switch-DR"):
         assert found[f"right/coverage/{name}"].mean() > 0.7, name
         assert found[f"wrong/coverage/{name}"].mean() == 0, name
@@ -134,12 +133,9 @@ def test_a_cell_that_fails_without_a_warning_is_named():
 @pytest.fixture(scope="module")
 def finished(world, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "coverage"
-    given = [
-        *in_world(world, directory),
-        *("logs=6", "rounds=300"),
-        *(f"~logging.{name}" for name in ("tau_0_05", "tau_0_03", "epsilon_0_3", "epsilon_0_01")),
-    ]
-    cfg = small(directory, *given)
+    left_out = ("tau_0_05", "tau_0_03", "epsilon_0_3", "epsilon_0_01")
+    given = [*in_world(world, directory), *(f"~logging.{name}" for name in left_out)]
+    cfg = small(directory, *given, "logs=6", "rounds=300")
     coverage.main(cfg)
     return cfg, directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
 

@@ -18,8 +18,12 @@ def frozen_at(theta):
     return worlds.judged(jr.Snapshot(learner, learner.init(theta)), TASK)
 
 
-def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_choice():
-    rules = {"turned": frozen_at(-TASK.theta), "best": frozen_at(TASK.theta)}
+@pytest.fixture(scope="module")
+def rules():
+    return {"turned": frozen_at(-TASK.theta), "best": frozen_at(TASK.theta)}
+
+
+def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_choice(rules):
     gap = rules["best"].value - rules["turned"].value
     assert gap > 0.3
     log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=1_500, seeds=[0])))
@@ -33,8 +37,7 @@ def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_ch
     assert (found["IPS/right"], found["IPS/regret"]) == (0, pytest.approx(gap))
 
 
-def test_any_of_several_rules_with_equal_estimates_may_be_chosen():
-    rules = {"turned": frozen_at(-TASK.theta), "best": frozen_at(TASK.theta)}
+def test_any_of_several_rules_with_equal_estimates_may_be_chosen(rules):
     log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=40, seeds=[0])))
     found = selection.chosen_by_values(log._replace(reward=0 * log.reward), query, rules)
     assert found["IPS/right"] == 0.5
@@ -57,8 +60,7 @@ def test_select_is_judged_by_the_value_of_the_trained_learners():
 
 
 def configure(name, world, directory, *more):
-    given = [*in_world(world, directory)]
-    return config_of(name, *given, *more)
+    return config_of(name, *in_world(world, directory), *more)
 
 
 def values(directory):

@@ -23,15 +23,8 @@ SEEDS = 2
 
 
 def configure(world, directory, *more):
-    small = [
-        *in_world(world, directory),
-        "learner=[greedy]",
-        f"seeds={SEEDS}",
-        "exposures=2",
-        "window=40",
-        "guard.share=0.1",
-    ]
-    return config_of("scenarios", *small, *more)
+    small = ["learner=[greedy]", f"seeds={SEEDS}", "exposures=2", "window=40", "guard.share=0.1"]
+    return config_of("scenarios", *in_world(world, directory), *small, *more)
 
 
 @pytest.fixture(scope="module")
@@ -77,20 +70,18 @@ def test_each_rule_is_compared_with_its_calm_run_and_with_static_retrieval(finis
 
 
 def test_every_scenario_changes_the_outcomes_except_rewriting_with_kept_rows(finished):
-    _, directory, _ = finished
-    calm = np.load(directory / "steps" / "calm-greedy.npz")["success"]
-    for name in finished[0].scenarios:
-        success = np.load(directory / "steps" / f"{name}-greedy.npz")["success"]
-        assert (success != calm).any() == (name != "rewritten_keep"), name  # rows are kept
-    keep, reset = (
-        np.load(directory / "steps" / f"rewritten_{how}-static.npz")["success"]
-        for how in ("keep", "reset")
-    )
+    cfg, directory, results = finished
+
+    def success(name):
+        return np.load(directory / "steps" / f"{name}.npz")["success"]
+
+    calm = success("calm-greedy")
+    for name in cfg.scenarios:
+        changed = (success(f"{name}-greedy") != calm).any()
+        assert changed == (name != "rewritten_keep"), name  # rows are kept
+    keep, reset = (success(f"rewritten_{how}-static") for how in ("keep", "reset"))
     np.testing.assert_array_equal(keep, reset)  # static retrieval uses the current documents
-
-
-def test_with_several_tools_shown_there_is_no_guard_and_another_calm_run(finished):
-    _, _, results = finished
+    # With several tools shown, there is no guard and another calm run.
     assert "several_shown/greedy/guard/cost" not in results
     assert "drift/greedy/guard/cost" in results
     assert (results["several_shown/frozen/calm"] != results["drift/frozen/calm"]).any()

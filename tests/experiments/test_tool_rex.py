@@ -10,24 +10,12 @@ from experiments.tiny_qwen3 import __main__ as tiny_qwen3
 from tests.experiments.configs import config_of, in_world
 
 LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"
-SMALL = [
-    "recipe=[tool_embed,tool_rank]",
-    "document=terse",
-    "recipes.tool_embed.epochs=2",
-    "recipes.tool_embed.validate=1",
-    "recipes.tool_embed.learning_rate=1e-3",
-    "recipes.tool_embed.limit=24",
-    "recipes.tool_rank.epochs=3",
-    "recipes.tool_rank.validate=0.5",
-    "recipes.tool_rank.limit=24",
-    "recipes.tool_rank.document_limit=24",
-    "recipes.tool_rank.candidates=7",
-    "recipes.tool_rank.validated=4",
-    "recipes.tool_rank.negatives=3",
-    "recipes.tool_rank.redraws=1",
-    "recipes.tool_rank.learning_rate=1e-2",
-    f"recipes.tool_rank.lora={LORA}",
-]
+EMBED = ("epochs=2", "validate=1", "learning_rate=1e-3", "limit=24")
+RANK = ("epochs=3", "validate=0.5", "learning_rate=1e-2", "limit=24", "document_limit=24")
+RANK += ("candidates=7", "validated=4", "negatives=3", "redraws=1", f"lora={LORA}")
+SMALL = ["recipe=[tool_embed,tool_rank]", "document=terse"]
+SMALL += [f"recipes.tool_embed.{setting}" for setting in EMBED]
+SMALL += [f"recipes.tool_rank.{setting}" for setting in RANK]
 
 
 def configure(world, directory, *more):
@@ -46,17 +34,9 @@ def configure(world, directory, *more):
 @pytest.fixture(scope="module")
 def written(world):
     """Add a tiny Qwen3 to the folder."""
-    cfg = config_of(
-        "tiny_qwen3",
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        f"path={world / 'qwen3'}",
-        f"directory={world}",
-        "vocabulary=512",
-        "width=16",
-        "layers=1",
-    )
-    tiny_qwen3.main(cfg)
+    where = ["dataset=jsonl", f"dataset.path={world / 'data'}", f"path={world / 'qwen3'}"]
+    small = ["vocabulary=512", "width=16", "layers=1"]
+    tiny_qwen3.main(config_of("tiny_qwen3", *where, f"directory={world}", *small))
     return world
 
 
@@ -75,12 +55,10 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     (folder,) = (written / "rex").glob("tool_rank-*")
     size = sum(path.stat().st_size for path in (folder / "best").rglob("*") if path.is_file())
     assert size < 0.5 * (written / "qwen3" / "model.safetensors").stat().st_size  # adapter only
-    with (
-        np.load(tmp_path / "steps" / "tool_embed-0-test.npz") as first,
-        np.load(tmp_path / "steps" / "tool_rank-0-test.npz") as second,
-    ):
-        np.testing.assert_array_equal(np.sort(first["items"][:, :7]), np.sort(second["items"]))
-        assert (second["scores"] <= 0).all()  # log probabilities
+    steps = tmp_path / "steps"
+    first, second = (np.load(steps / f"{x}-0-test.npz") for x in ("tool_embed", "tool_rank"))
+    np.testing.assert_array_equal(np.sort(first["items"][:, :7]), np.sort(second["items"]))
+    assert (second["scores"] <= 0).all()  # log probabilities
 
 
 @pytest.mark.parametrize(
@@ -88,14 +66,8 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     [
         ("recipes.tool_rank.weights=bert", "recipes.tool_rank: weights must be one of"),
         ("recipes.tool_rank.candidates=5", "recipes.tool_rank.candidates must be >= 7"),
-        (
-            "recipes.tool_rank.first=bm26",
-            "recipes.tool_rank.first must be one of bm25, .*tool_embed",
-        ),
-        (
-            "recipes.tool_rank.lora={rank: 2, alpha: 2, dropout: 1.0, targets: '.*kernel'}",
-            "lora.dropout must",
-        ),
+        ("recipes.tool_rank.first=bm26", "tool_rank.first must be one of bm25, .*tool_embed"),
+        (f"recipes.tool_rank.lora={LORA.replace('0.1', '1.0')}", "lora.dropout must"),
         ("encoder.width=17", r"width must be null or in 1 .. 16, got 17"),
     ],
 )

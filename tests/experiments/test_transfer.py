@@ -16,17 +16,9 @@ from jaxret.task import Parts, encoded
 from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 
-SMALL = [
-    "tracking=files",
-    "seeds=2",
-    "exposures=1",
-    "projections=[none,sphere]",
-    "chunk=512",
-    "learner=[frozen,greedy]",
-    "learners.greedy.tau=[0.03]",
-    "learners.greedy.eta_over_tau=[0.1,0.3]",
-    "other.layers=null",
-]
+SMALL = ["tracking=files", "seeds=2", "exposures=1", "chunk=512", "projections=[none,sphere]"]
+SMALL += ["learner=[frozen,greedy]", "learners.greedy.tau=[0.03]"]
+SMALL += ["learners.greedy.eta_over_tau=[0.1,0.3]", "other.layers=null"]
 
 
 def configure(directory, *overrides):
@@ -171,10 +163,8 @@ def test_the_rotation_is_fitted_on_documents_and_streamed_queries_of_each_seed()
 def test_files_hold_curves_and_figures(finished):
     directory, results = finished
     with np.load(directory / "curves.npz") as curves:
-        success = curves["greedy, sphere/success"]
-    assert np.nanmean(success, axis=1).mean() == pytest.approx(
-        results["greedy/sphere/online/accuracy"]
-    )
+        mean = np.nanmean(curves["greedy, sphere/success"], axis=1).mean()
+    assert mean == pytest.approx(results["greedy/sphere/online/accuracy"])
     for name in ("projection", "later", "encoder"):
         assert (directory / f"{name}.png").stat().st_size > 5_000
 
@@ -206,10 +196,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (
-            "transferred=cube",
-            r"transferred must be one of projections=\['none', 'sphere'\], got 'cube'",
-        ),
+        ("transferred=cube", r"must be one of projections=\['none', 'sphere'\], got 'cube'"),
         ("projections=[sphere,cube]", "unknown projection 'cube'; known: none, ball, sphere"),
         ("learner=[mapped]", "learner 'mapped' must be rank one, without a query map"),
         ("later.share=1", r"later.share must be in \(0, 1\), got 1"),

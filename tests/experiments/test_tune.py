@@ -9,12 +9,8 @@ from experiments.common.run_directory import RunDirectory
 from jaxret.runtime.checkpoint import Interrupted
 from tests.experiments.configs import config_of, in_world
 
-SMALL = [
-    "trials=4",
-    "search.schedule=[constant]",
-    "learners.greedy.tau=[0.04]",
-    "learners.greedy.eta_over_tau=[0.1]",
-]
+SMALL = ["trials=4", "search.schedule=[constant]"]
+SMALL += ["learners.greedy.tau=[0.04]", "learners.greedy.eta_over_tau=[0.1]"]
 
 
 def configure(world, directory, *overrides):

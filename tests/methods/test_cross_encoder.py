@@ -19,11 +19,6 @@ FOUND = np.array([[3, 0, 2], [1, -1, -1], [2, 3, 1]], np.int32)
 FIRST = Ranking(items=FOUND, scores=np.where(FOUND < 0, -np.inf, 0.0).astype(np.float32))
 
 
-@pytest.fixture
-def tiny(tmp_path):
-    return encoder(tmp_path)
-
-
 def test_a_pair_is_what_the_tokenizer_makes_of_it(tiny):
     network = classifier(tiny.backbone, 1)
     reranker = ce.reranker(network, None, tiny, DOCUMENTS)

@@ -69,6 +69,10 @@ def ranked(model, task, validation):
     return refine(model, texts, search(first, texts, 8, progress=False), progress=False)
 
 
+def recall(ranking, task, k):
+    return np.mean(evaluate_ranking(ranking.items, task.labels, (k,))[f"recall@{k}"])
+
+
 def assert_the_same(one, other):
     np.testing.assert_array_equal(one.items, other.items)
     np.testing.assert_allclose(one.scores, other.scores, rtol=1e-6, atol=1e-6)
@@ -110,33 +114,23 @@ def test_only_models_that_read_documents_take_others(parts, trained_refiner):
         cross_encoder.with_documents(trained_refiner, train.encoder, ["a"])
 
 
-@pytest.fixture
-def kept(monkeypatch):
-    """Return what a method gives to the training loop, which does not run."""
-    given = {}
-    monkeypatch.setattr(
-        encoder_tuning, "trained", lambda *_, **found: given.update(found) or found["start"]
-    )
-    return given
-
-
 @pytest.mark.parametrize("objective", ["query2desc", "dpr", "tool_embed"])
-def test_documents_are_cut_to_a_limit_of_their_own(objective, parts, kept):
+def test_documents_are_cut_to_a_limit_of_their_own(objective, parts, untrained):
     train, validation = parts
     longest = max(map(len, train.encoder.tokens(train.documents, kind="document")))
     for document_limit, expected in ((None, longest), (3, 3)):
         config = replace(CONFIGS[objective], limit=4, document_limit=document_limit, size=48)
         FITS[objective](train, config, validation=validation, **options(objective, train))
-        lengths = kept["objective"]().batches(0)["mask"].sum(axis=-1)
+        lengths = untrained["objective"]().batches(0)["mask"].sum(axis=-1)
         assert (lengths[:, 0].max(), lengths[:, 1:].max()) == (4, expected)
 
 
 @pytest.mark.parametrize("objective", encoder_tuning.CONFIGS)
-def test_each_objective_trains_on_examples_of_its_own(objective, parts, kept):
+def test_each_objective_trains_on_examples_of_its_own(objective, parts, untrained):
     train, validation = parts
     config, more = CONFIGS[objective], options(objective, train)
     FITS[objective](train, config, validation=validation, **more)
-    batch = kept["objective"]().batches(0)
+    batch = untrained["objective"]().batches(0)
     tokens, tools_of = train.encoder.tokens, {}
     for text, labels in zip(tokens(train.texts, kind="query"), train.labels, strict=True):
         tools_of.setdefault(tuple(text), set()).update(labels[labels >= 0].tolist())
@@ -163,8 +157,7 @@ def test_a_trained_classifier_ranks_its_training_queries_right(parts):
     train, _ = parts
     config = mlc.Config(epochs=100, validate=25, size=12, learning_rate=3e-3, head="random")
     found = ranked(mlc.fit(train, config, validation=train, hooks=QUIET), train, train)
-    recall = evaluate_ranking(found.items, train.labels, (2,))["recall@2"]
-    assert np.mean(recall) > 0.8  # 0.25 by chance
+    assert recall(found, train, 2) > 0.8  # 0.25 by chance
 
 
 @pytest.mark.slow
@@ -208,11 +201,7 @@ def test_refit_takes_the_number_of_steps_that_validates_best(parts):
     second = refit.fit(train, config, validation=validation, judged=judged)
     assert second.steps == 300
     found = second(list(validation.texts), judged, progress=False)
-    before, after = (
-        np.mean(evaluate_ranking(one.items, validation.labels, (3,))["recall@3"])
-        for one in (first, found)
-    )
-    assert after > before
+    assert recall(found, validation, 3) > recall(first, validation, 3)
 
 
 def test_the_first_stages_score_is_added_with_the_weight_that_validates_best(
@@ -228,9 +217,8 @@ def test_the_first_stages_score_is_added_with_the_weight_that_validates_best(
 
 
 def oracle(task, k):
-    items = np.stack(
-        [np.argsort([i not in row for i in range(8)], kind="stable") for row in task.labels]
-    )
+    wrong = [[i not in row for i in range(8)] for row in task.labels]
+    items = np.argsort(wrong, axis=1, kind="stable")
     scores = -np.arange(8.0, dtype=np.float32) * np.ones((len(items), 1), np.float32)
     return tool2vec.Ranking(items=items[:, :k].astype(np.int32), scores=scores[:, :k])
 
@@ -272,10 +260,7 @@ def test_training_that_is_stopped_resumes_to_the_same_bits(parts, tmp_path):
     with pytest.raises(Interrupted):
         mlc.fit(train, config, **options, hooks=stopping)
     resumed = mlc.fit(train, config, **options, hooks=QUIET)
-    for one, other in zip(
-        jax.tree.leaves(whole.params), jax.tree.leaves(resumed.params), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
+    jax.tree.map(np.testing.assert_array_equal, whole.params, resumed.params)
 
 
 @pytest.mark.parametrize("method", CONFIGS)

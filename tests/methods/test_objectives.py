@@ -190,10 +190,8 @@ def test_labels_that_are_no_candidates_contribute_nothing():
 
 def shown(candidates, labels, **options):
     """Return the candidates of one query as used in the training of the refiner."""
-    objective = refinement(
-        BY_TOOL, [[2, 3]], np.array([labels]), np.array([candidates]), TOOLS, size=1, **options
-    )
-    batch = objective.batches(0)
+    given = (BY_TOOL, [[2, 3]], np.array([labels]), np.array([candidates]), TOOLS)
+    batch = refinement(*given, size=1, **options).batches(0)
     np.testing.assert_array_equal(batch["tools"], TOOLS[np.maximum(batch["candidates"], 0)])
     return batch["candidates"][0].tolist()
 
