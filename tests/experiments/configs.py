@@ -2,7 +2,9 @@
 
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
 
+import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -11,6 +13,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.common.config import CONFIGS
+
+#: A cross-encoder of one layer that hardly trains.
+SMALL_CROSS_ENCODER = [
+    "recipes.cross_encoder.layers=1",
+    "recipes.cross_encoder.epochs=0.1",
+    "recipes.cross_encoder.limit=16",
+    "recipes.cross_encoder.document_limit=16",
+]
 
 
 def config_of(name: str, *overrides: str) -> DictConfig:
@@ -53,11 +63,21 @@ def _parsed(line: str) -> Override:
 
 def in_world(world, directory) -> list[str]:
     """Return overrides that select the data and encoder of ``world`` and an output folder."""
+    return ["dataset=jsonl", f"dataset.path={world / 'data'}", *with_encoder(world, directory)]
+
+
+def with_encoder(world, directory) -> list[str]:
+    """Return overrides that select the encoder of ``world`` and an output folder."""
     return [
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
         f"encoder.path={world / 'encoder'}",
         f"cache={world / 'cache'}",
         f"directory={directory}",
         "tracking=files",
     ]
+
+
+def refused(main, cfg: DictConfig, message: str, error=ValueError) -> None:
+    """Check that an experiment refuses its settings in these words and leaves no folder."""
+    with pytest.raises(error, match=message):
+        main(cfg)
+    assert not Path(cfg.directory).exists()

@@ -9,6 +9,8 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from jaxret import data
+from jaxret.runtime.files import write_json_lines
+from jaxret.runtime.tracking import read_results
 
 WIDTH, TOOLS = 16, 24
 
@@ -28,18 +30,43 @@ def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     bank = data.load("deskbank", part="all")
     rows = [i for i, right in enumerate(bank.labels) if (right < TOOLS).all() and right[0] >= 0]
-    (folder / "data").mkdir()
-    with (folder / "data" / "tools.jsonl").open("w") as file:
-        for tool, document in zip(bank.tool_ids[:TOOLS], bank.documents[:TOOLS], strict=True):
-            line = {"id": tool, "name": tool, "documentation": document}
-            file.write(json.dumps(line) + "\n")
-    with (folder / "data" / "queries.jsonl").open("w") as file:
-        for row in rows:
-            labels = [bank.tool_ids[item] for item in bank.labels[row] if item >= 0]
-            line = {"id": bank.query_ids[row], "query": bank.queries[row], "labels": labels}
-            file.write(json.dumps(line) + "\n")
+    documents = zip(bank.tool_ids[:TOOLS], bank.documents[:TOOLS], strict=True)
+    tools = [{"id": tool, "name": tool, "documentation": document} for tool, document in documents]
+    queries = []
+    for row in rows:
+        labels = [bank.tool_ids[item] for item in bank.labels[row] if item >= 0]
+        queries.append({"id": bank.query_ids[row], "query": bank.queries[row], "labels": labels})
+    write_data(folder / "data", tools, queries)
     tiny_encoder(folder / "encoder", [bank.queries[row] for row in rows])
     return folder
+
+
+@pytest.fixture
+def key(monkeypatch):
+    """Set the key that clients of language models read."""
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+
+
+def write_data(folder, tools, queries):
+    """Write a data set in the layout of ``dataset=jsonl``."""
+    write_json_lines(folder / "tools.jsonl", tools)
+    write_json_lines(folder / "queries.jsonl", queries)
+
+
+def rows_of(path):
+    """Read a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def values_of(directory):
+    """Read the results of a run, an array of one value a seed each."""
+    return {name: np.array(x["values"]) for name, x in read_results(directory).items()}
+
+
+def step_of(directory, name):
+    """Read the arrays of a run's finished step."""
+    with np.load(directory / "steps" / f"{name}.npz") as step:
+        return dict(step)
 
 
 def tiny_encoder(folder, texts):
@@ -47,9 +74,8 @@ def tiny_encoder(folder, texts):
     folder.mkdir()
     split = pre_tokenizers.BertPreTokenizer()
     words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}
-    vocabulary = {
-        word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(words)])
-    }
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(words)]
+    vocabulary = {token: i for i, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = split
@@ -85,7 +111,5 @@ def tiny_encoder(folder, texts):
         tensors[f"{name}.bias"] = np.zeros(outputs)
     for name in norms:
         tensors |= {f"{name}.weight": np.ones(WIDTH), f"{name}.bias": np.zeros(WIDTH)}
-    save_file(
-        {name: np.ascontiguousarray(x, np.float32) for name, x in tensors.items()},
-        folder / "model.safetensors",
-    )
+    tensors = {name: x.astype(np.float32) for name, x in tensors.items()}
+    save_file(tensors, folder / "model.safetensors")

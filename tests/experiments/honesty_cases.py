@@ -56,8 +56,7 @@ def rows_of(parts):
 
 
 def drawn(cfg, task, seed):
-    parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[seed])
-    return {part: rows[0].nonzero()[0] for part, rows in parts._asdict().items()}
+    return rows_of(task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[seed]))
 
 
 def chosen_and_rest(cfg, task, seed):
@@ -216,6 +215,5 @@ def configure(name, world, directory):
     case = CASES[name]
     where = in_world(world, directory)
     if name in ("transfer", "compare_encoders"):
-        other = ["other.name=minilm", f"other.path={world / 'encoder'}", "other.layers=1"]
-        where += other
+        where += ["other.name=minilm", f"other.path={world / 'encoder'}", "other.layers=1"]
     return config_of(name.partition(",")[0], "seeds=1", *case.settings, *where)

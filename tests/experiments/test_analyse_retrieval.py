@@ -1,6 +1,5 @@
-"""The failure analysis, end to end without training on a small part of DeskBank."""
+"""The failure analysis, end to end without training on the small world."""
 
-import json
 import sys
 
 import numpy as np
@@ -11,61 +10,36 @@ from experiments import analyse_retrieval as analysis
 from jaxret import data, encoders
 from jaxret.data.split import own_split
 from jaxret.data.templates import template
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import TOOLS, step_of
 
-TOOLS, K = 24, 2
+K = 2
 PICTURES = {"cosines.png", "tsne.png", "failures.png", "lengths.png"}
 
 
-def configure(folder, directory, *overrides):
-    small = [
-        "dataset=jsonl",
-        f"dataset.path={folder}",
-        "methods=[documents,tool2vec]",
-        f"k={K}",
-        "tsne.queries=40",
-        "tsne.tools=20",
-        "tracking=files",
-        f"directory={directory}",
-    ]
-    return config_of("analyse_retrieval", *small, *overrides)
+def configure(world, directory, *more):
+    small = ["methods=[documents,tool2vec]", f"k={K}", "tsne.queries=40", "tsne.tools=20"]
+    return config_of("analyse_retrieval", *in_world(world, directory), *small, *more)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Write the first tools of DeskBank and the queries that need only these tools."""
-    bank = data.load("deskbank", part="all")
-    folder = tmp_path_factory.mktemp("desk")
-    render = template("full")
-    with (folder / "tools.jsonl").open("w") as file:
-        for name, document in zip(bank.tool_ids[:TOOLS], bank.documents[:TOOLS], strict=True):
-            file.write(json.dumps({"id": name, "documentation": render(document)}) + "\n")
-    with (folder / "queries.jsonl").open("w") as file:
-        for i in np.flatnonzero((bank.labels < TOOLS).all(axis=1)):
-            labels = [bank.tool_ids[label] for label in bank.labels[i] if label >= 0]
-            row = {"id": bank.query_ids[i], "query": bank.queries[i], "labels": labels}
-            file.write(json.dumps(row) + "\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def finished(folder, tmp_path_factory):
+def finished(world, tmp_path_factory):
     directory = tmp_path_factory.mktemp("analysis")
-    return directory, analysis.main(configure(folder, directory))
+    return directory, analysis.main(configure(world, directory))
 
 
 @pytest.fixture(scope="module")
-def world(folder):
-    """Return test queries with vectors and label sets, and tools by document and by usage."""
-    dataset = data.load("jsonl", folder)
-    encoder = encoders.load_encoder("minilm")
-    arguments = {"cache": encoders.cache_directory(), "progress": False}
-    texts = [document["documentation"] for document in dataset.documents]
-    documents = encoders.encode(encoder, texts, kind="document", **arguments)
-    queries = encoders.encode(encoder, dataset.queries, kind="query", **arguments)
+def oracle(world):
+    """Return test queries with label sets and lengths, and tools by document and by usage."""
+    dataset = data.load("jsonl", world / "data")
+    encoder = encoders.load_encoder("minilm", world / "encoder")
+    options = {"cache": None, "progress": False}
+    texts = [template("full")(document) for document in dataset.documents]
+    documents = encoders.encode(encoder, texts, kind="document", **options)
+    queries = encoders.encode(encoder, dataset.queries, kind="query", **options)
     train, _, test = own_split(dataset)
     usage = documents.copy()
-    for tool in range(len(documents)):
+    for tool in range(TOOLS):
         if (used := (dataset.labels[train] == tool).any(axis=1)).any():
             mean = queries[train][used].mean(axis=0)
             usage[tool] = mean / np.linalg.norm(mean)
@@ -74,29 +48,22 @@ def world(folder):
     return queries[test], labels, {"documents": documents, "tool2vec": usage}, np.array(tokens)
 
 
-def test_rates_are_those_of_a_count_query_by_query(finished, world):
+def test_failures_are_those_of_a_count_query_by_query(finished, oracle):
     _, results = finished
-    queries, labels, rows, _ = world
+    queries, labels, rows, tokens = oracle
     for name, tools in rows.items():
+        first = [set(best[:K].tolist()) for best in np.argsort(-(queries @ tools.T), axis=1)]
         needs, misses = np.zeros(TOOLS), np.zeros(TOOLS)
-        for query, needed in zip(queries, labels, strict=True):
-            first = set(np.argsort(-(tools @ query))[:K].tolist())
-            for tool in needed:
-                needs[tool] += 1
-                misses[tool] += tool not in first
+        for needed, found in zip(labels, first, strict=True):
+            needs[list(needed)] += 1
+            misses[list(needed - found)] += 1
         rates = misses[needs > 0] / needs[needs > 0]
         assert misses.sum() > 5
         assert results[f"{name}/label"] == pytest.approx(misses.sum() / needs.sum())
         assert results[f"{name}/rate"] == pytest.approx(rates.mean())
         assert results[f"{name}/sd"] == pytest.approx(rates.std())
 
-
-def test_queries_are_parted_by_whether_a_tool_is_missed(finished, world):
-    _, results = finished
-    queries, labels, rows, tokens = world
-    for name, tools in rows.items():
-        first = [set(np.argsort(-(tools @ query))[:K].tolist()) for query in queries]
-        fails = np.array([not needed <= f for needed, f in zip(labels, first, strict=True)])
+        fails = np.array([not needed <= found for needed, found in zip(labels, first, strict=True)])
         for side, where in (("missed", fails), ("found", ~fails)):
             assert results[f"{name}/{side}/n"] == where.sum() > 0
             assert results[f"{name}/{side}/tokens"] == pytest.approx(tokens[where].mean())
@@ -105,9 +72,9 @@ def test_queries_are_parted_by_whether_a_tool_is_missed(finished, world):
             assert results[f"{name}/{side}/tools"] == pytest.approx(np.mean(needed))
 
 
-def test_the_overlap_is_the_area_under_the_roc_curve(finished, world):
+def test_the_overlap_is_the_area_under_the_roc_curve(finished, oracle):
     _, results = finished
-    queries, labels, rows, _ = world
+    queries, labels, rows, _ = oracle
     right = np.array([[tool in needed for tool in range(TOOLS)] for needed in labels])
     for name, tools in rows.items():
         cosines = queries @ tools.T
@@ -156,38 +123,33 @@ def test_a_method_that_misses_nothing_has_no_lengths_of_failures():
     assert not {"half", "half_chance", "missed/tokens"} & found.numbers.keys()
 
 
-def test_the_t_sne_has_each_point_once_and_is_deterministic(finished, folder, tmp_path):
+def test_another_run_has_the_same_points_and_figures_and_a_finished_one_is_only_read(
+    finished, world, tmp_path, capsys
+):
     directory, results = finished
-    with np.load(directory / "steps" / "tsne.npz") as unit:
-        points = unit["points"]
+    assert {path.name for path in directory.glob("*.png")} == PICTURES
+    assert analysis.main(configure(world, directory)) == results
+    assert "finished before" in capsys.readouterr().out
+    points = step_of(directory, "tsne")["points"]
     assert points.shape == (40 + 2 * 20, 2)
     assert np.isfinite(points).all()
     for name in ("query", "Tool2Vec", "document"):
         assert 0 < results[f"nearest/{name}"] <= 1
     again = tmp_path / "again"
-    assert analysis.main(configure(folder, again)) == results
-    with np.load(again / "steps" / "tsne.npz") as unit:
-        np.testing.assert_array_equal(unit["points"], points)
-
-
-def test_figures_are_there_and_a_finished_run_is_only_read(finished, folder, capsys):
-    directory, results = finished
-    assert {path.name for path in directory.glob("*.png")} == PICTURES
-    assert analysis.main(configure(folder, directory)) == results
-    assert "finished before" in capsys.readouterr().out
+    assert analysis.main(configure(world, again)) == results
+    np.testing.assert_array_equal(step_of(again, "tsne")["points"], points)
 
 
 def test_without_scikit_learn_the_extra_is_named_and_the_picture_can_be_left_out(
-    folder, tmp_path, monkeypatch
+    world, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ImportError, match=r"jaxret\[tsne\], or leave it out by tsne.queries=0"):
-        analysis.main(configure(folder, tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
-    analysis.main(configure(folder, tmp_path / "run", "tsne.queries=0", "methods=[documents]"))
+    message = r"jaxret\[tsne\], or leave it out by tsne.queries=0"
+    refused(analysis.main, configure(world, tmp_path / "run"), message, ImportError)
+    analysis.main(configure(world, tmp_path / "run", "tsne.queries=0", "methods=[documents]"))
     assert {path.name for path in (tmp_path / "run").glob("*.png")} == PICTURES - {"tsne.png"}
 
 
-def test_a_cut_beyond_what_is_ranked_is_refused(folder, tmp_path):
+def test_a_cut_beyond_what_is_ranked_is_refused(world, tmp_path):
     with pytest.raises(ValueError, match=f"k must be in 1 .. {TOOLS}, got {TOOLS + 1}"):
-        analysis.main(configure(folder, tmp_path, f"k={TOOLS + 1}"))
+        analysis.main(configure(world, tmp_path, f"k={TOOLS + 1}"))

@@ -30,9 +30,8 @@ def optimised_as_before():
 def test_every_part_runs_to_its_end(tmp_path):
     path = gpu.main(["--out", str(tmp_path), "--small", "--minutes", "60"])
     kept = json.loads(path.read_text())
-    assert {name: part["outcome"] for name, part in kept["parts"].items()} == dict.fromkeys(
-        gpu.SHARES, "done"
-    )
+    outcomes = {name: part["outcome"] for name, part in kept["parts"].items()}
+    assert outcomes == dict.fromkeys(gpu.SHARES, "done")
     assert set(kept["missing"]) <= {"torch"}
     timed = {name for name, found in kept["results"].items() if "median" in str(found)}
     names = {f"simulation/40x128/{form}/float32" for form in ("scan", "blocked", "products")}
@@ -76,9 +75,8 @@ def test_times_are_given_in_their_unit_with_quartiles(tmp_path, monkeypatch):
     monkeypatch.setattr("experiments.benchmarks.timing.in_turn", lambda *_: {"a": [1, 2, 3, 4, 5]})
     record = Record(tmp_path / "gpu.json", seconds=60)
     record.compare("group", {}, scale=1e3, repeats=5)
-    assert record.kept["results"] == {
-        "group/a": {"median": 3e3, "quartiles": [2e3, 4e3], "extremes": [1e3, 5e3], "n": 5}
-    }
+    expected = {"median": 3e3, "quartiles": [2e3, 4e3], "extremes": [1e3, 5e3], "n": 5}
+    assert record.kept["results"] == {"group/a": expected}
 
 
 def test_it_runs_without_hydra_and_wandb(tmp_path):

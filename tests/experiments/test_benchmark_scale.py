@@ -9,8 +9,8 @@ from jax.sharding import PartitionSpec as P
 from experiments.benchmarks import scale
 from experiments.benchmarks.scale import Exchange
 from jaxret.runtime import sharding
-from jaxret.runtime.tracking import read_results
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused
+from tests.experiments.conftest import values_of
 
 
 def sent(function, *shapes):
@@ -67,7 +67,7 @@ def finished(tmp_path_factory):
     small = ["tools=[512,2000]", "devices=[1,2,8]", "width=16", "rows=[64,512]", "measured=2"]
     small += ["check.tools=512", "check.devices=[2]", "rounds=128", "repeats=1", "tracking=files"]
     scale.main(config_of("benchmark_scale", *small, f"directory={folder}"))
-    return {name: value["mean"] for name, value in read_results(folder).items()}
+    return {name: values.mean() for name, values in values_of(folder).items()}
 
 
 def test_a_round_sends_the_same_few_numbers_for_every_size(finished):
@@ -87,24 +87,20 @@ def test_memory_goes_with_the_rows_of_a_device(finished):
 
 
 def test_the_model_is_the_sum_of_its_pieces(finished):
-    work = finished["work/microseconds"] + finished["work/nanoseconds_a_row"] / 1e3 * 1000
+    fixed, a_row = finished["work/microseconds"], finished["work/nanoseconds_a_row"] / 1e3
     waits = finished["2000/2/collectives_a_round"] * 10
-    assert finished["2000/2/microseconds"] == pytest.approx(work + waits)
-    pieces = 2 * (finished["work/microseconds"] + finished["work/nanoseconds_a_row"] / 1e3 * 256)
+    assert finished["2000/2/microseconds"] == pytest.approx(fixed + a_row * 1000 + waits)
     each = finished["check/2/core_microseconds_of_a_collective"]
-    model = pieces + finished["512/2/collectives_a_round"] * each
+    model = 2 * (fixed + a_row * 256) + finished["512/2/collectives_a_round"] * each
     ratio = finished["check/2/core_microseconds"] / model
     assert finished["check/2/time_over_model"] == pytest.approx(ratio)
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("preset=greddy", "preset must be one of .*greedy"),
-        ("rows=[64,64]", "rows must be two sizes or more"),
-        ("measured=1", "devices must be two or more up to 1"),
-    ],
-)
-def test_wrong_sizes_are_refused(setting, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        scale.main(config_of("benchmark_scale", setting, f"directory={tmp_path}"))
+def test_wrong_sizes_are_refused(tmp_path):
+    for setting, message in {
+        "preset=greddy": "preset must be one of .*greedy",
+        "rows=[64,64]": "rows must be two sizes or more",
+        "measured=1": "devices must be two or more up to 1",
+    }.items():
+        cfg = config_of("benchmark_scale", setting, f"directory={tmp_path / 'run'}")
+        refused(scale.main, cfg, message)

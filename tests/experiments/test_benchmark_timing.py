@@ -1,42 +1,36 @@
-"""The bytes and operations that each form requires, and measured time relative to them."""
+"""The limits of a machine, what each form requires of it, and measured time relative to them."""
+
+import os
+import resource
+import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.benchmarks import rounds, timing
+from experiments.benchmarks import machine, rounds, timing
 from experiments.benchmarks.timing import Form, Work
 from jaxret.environments.environment import Environment
 from jaxret.learners.presets import orag
 from jaxret.nn.bert import Bert, BertConfig
 from jaxret.simulation.blocked.simulate import simulate_blocked
 
-CONFIG = BertConfig(
-    vocab_size=50,
-    hidden=256,
-    layers=2,
-    heads=4,
-    intermediate=512,
-    max_positions=64,
-    type_vocab=2,
-    eps=1e-12,
-)
+SIZES = {"vocab_size": 50, "hidden": 256, "layers": 2, "heads": 4, "intermediate": 512}
+CONFIG = BertConfig(**SIZES, max_positions=64, type_vocab=2, eps=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("form", "expected"),
-    [
-        # 1,000 x 100 numbers of 4 bytes; blocks of 128 rounds, tiles of 8
-        ("scan", Work(bytes=1_200_000, operations=400_000)),
-        ("torch", Work(bytes=1_200_000, operations=400_000)),
-        ("floor", Work(bytes=9_375, operations=400_000)),
-        ("blocked", Work(bytes=9_375, operations=672_000)),
-        ("one_program", Work(bytes=9_375, operations=672_000)),
-    ],
-)
-def test_a_round_by_hand(form, expected):
-    assert timing.simulation(form, items=1000, width=100) == expected
+def test_a_round_by_hand():
+    """A round of 1,000 x 100 numbers of 4 bytes, in blocks of 128 rounds and tiles of 8."""
+    for form, *expected in [
+        ("scan", 1_200_000, 400_000),
+        ("torch", 1_200_000, 400_000),
+        ("floor", 9_375, 400_000),
+        ("blocked", 9_375, 672_000),
+        ("one_program", 9_375, 672_000),
+    ]:
+        assert timing.simulation(form, items=1000, width=100) == Work(*expected), form
 
 
 def test_the_stated_number_of_operations_of_the_blocked_form_is_right():
@@ -56,11 +50,8 @@ def test_the_stated_number_of_operations_of_the_blocked_form_is_right():
 
 def test_the_stated_number_of_operations_of_a_network_is_right():
     """Compare with XLA's count of all operations, 99% of which are matrix products here."""
-    network, ids, mask = (
-        Bert.functions(CONFIG),
-        jnp.zeros((3, 32), jnp.int32),
-        jnp.ones((3, 32), bool),
-    )
+    network = Bert.functions(CONFIG)
+    ids, mask = jnp.zeros((3, 32), jnp.int32), jnp.ones((3, 32), bool)
     params = jax.eval_shape(network.init, jax.random.key(0))
 
     def loss(params):
@@ -120,6 +111,69 @@ def test_the_limit_that_binds_is_printed(capsys):
     assert ["", "a", "40 (35 to 45)", "3.00 arithmetic", ""] in lines
     assert ["", "b", "1", "1.50 memory", ""] in lines
     assert said.splitlines()[-1].split() == ["b_over_a", "7"]
+
+
+def test_a_machine_says_what_it_is_and_measures_what_it_can_do():
+    found = machine.measured(repeats=1, copied=2**12, side=32)
+    assert found.cores >= 1
+    assert found.processor in str(found)
+    assert min(found.bandwidth, found.rate) > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the page faults of a Linux process")
+def test_a_copy_takes_no_fresh_pages():
+    """Fresh pages would cost more than the copy; only the first write to the target may fault."""
+    numbers = 2**24
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    machine.copying(numbers, repeats=8)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert faults < 4 * 4 * numbers / resource.getpagesize()
+
+
+def test_a_machine_is_a_line():
+    known = machine.Machine("EPYC", 2, "0,3", "L2 1 MB", bandwidth=2.9e10, rate=2.1e11)
+    line = "2 cores (CPUs 0,3) of EPYC, L2 1 MB, 29.0 GB/s in a copy, 210 GFLOP/s"
+    assert str(known) == line
+    assert str(known._replace(cpus="", caches="")).startswith("2 cores of EPYC, 29.0 GB/s")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity")
+def test_the_cpus_of_this_process_are_counted_and_named():
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {max(before)})
+        assert machine.cores() == 1
+        assert machine._cpus() == str(max(before))
+    finally:
+        os.sched_setaffinity(0, before)
+    assert machine.cores() == len(before)
+
+
+def test_passes_in_place_take_as_long_as_they_move_bytes(monkeypatch):
+    """Use a clock that advances one second for each pass over 4,000 bytes."""
+    now = [0.0]
+
+    def jit(f, donate_argnums):
+        def call(x):
+            assert x.nbytes == 4000
+            now[0] += 1000  # the largest number of passes per call
+            return f(x)
+
+        return call
+
+    monkeypatch.setattr(machine.jax, "jit", jit)
+    monkeypatch.setattr(machine.time, "perf_counter", lambda: now[0])
+    assert machine.in_place(4000, repeats=1) == 8000  # each byte is read and written
+
+
+def test_pytorch_has_as_many_threads_as_xla(monkeypatch):
+    threads = []
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(set_num_threads=threads.append))
+    monkeypatch.setattr(machine, "cores", lambda: 3)
+    assert machine.pin_torch()
+    assert threads == [3]
+    monkeypatch.setitem(sys.modules, "torch", None)  # makes the import fail
+    assert not machine.pin_torch()
 
 
 def multiply_adds(jaxpr) -> int:

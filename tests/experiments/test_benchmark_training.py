@@ -7,8 +7,8 @@ import pytest
 
 from experiments.benchmarks import training as benchmark_training
 from jaxret.encoders import load_encoder
-from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of
+from tests.experiments.conftest import values_of
 from tests.problems import unit
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def results(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(benchmark_training, "encode", random_vectors)
         benchmark_training.main(config_of("benchmark_training", *small, "tracking=files"))
-    return {name: np.array(x["values"]) for name, x in read_results(directory).items()}
+    return values_of(directory)
 
 
 def test_every_form_is_timed_and_compared_with_its_limits(results):

@@ -1,7 +1,6 @@
 """Catalogues from descriptions, a small library and NumPy, and the authors' lists of tools."""
 
 import importlib
-import json
 import sys
 from collections import Counter
 
@@ -11,6 +10,7 @@ import pytest
 from experiments.build_catalogue.docstrings import condense, parameters, strip_html
 from experiments.build_catalogue.libraries import Library, build_catalogue, library_catalogue
 from jaxret.generation.queries import shorten
+from tests.experiments.conftest import rows_of
 
 SOURCE = '''
 """A library."""
@@ -70,39 +70,26 @@ class Child(Base):
     def run(self):
         """Runs."""
 '''
-SUB = '''
-def deep(x):
-    """Deep in the library."""
-'''
 TOY = Library(packages=("", "sub"), members=("",))
 
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
+    """Return a function that lists the tools of the small library."""
     (tmp_path / "toylib").mkdir()
     (tmp_path / "toylib" / "__init__.py").write_text(SOURCE)
-    (tmp_path / "toylib" / "sub.py").write_text(SUB)
+    (tmp_path / "toylib" / "sub.py").write_text('def deep(x):\n    """Deep in the library."""\n')
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield
+    yield lambda library=TOY: library_catalogue("toylib", library, words=80)
     for name in ("toylib", "toylib.sub"):
         sys.modules.pop(name, None)
 
 
 def test_a_library_is_its_public_documented_things_each_once(toy):
-    found = library_catalogue("toylib", TOY, words=80)
-    assert [tool.id for tool in found.tools] == [
-        "toylib.Base",
-        "toylib.Base.make",
-        "toylib.Base.size",
-        "toylib.Base.walk",
-        "toylib.Base.words.upper",
-        "toylib.Child",
-        "toylib.Child.run",
-        "toylib.Words",
-        "toylib.Words.upper",
-        "toylib.add",
-        "toylib.deep",
-    ]
+    found = toy()
+    base = ["Base", "Base.make", "Base.size", "Base.walk", "Base.words.upper"]
+    names = [*base, "Child", "Child.run", "Words", "Words.upper", "add", "deep"]
+    assert [tool.id for tool in found.tools] == [f"toylib.{name}" for name in names]
     # found: Accessor, Base, Child, Words, add, plus, bare, deep (8); build, make, size, walk and
     # words.upper of Base (5); upper of Words (1); build, make, size, walk, run of Child (5)
     assert found.counts["toylib"] == Counter(
@@ -110,43 +97,34 @@ def test_a_library_is_its_public_documented_things_each_once(toy):
     )
     assert found.counts["sub"] == Counter(found=1, aliases=1)
     assert found.source == "toylib 3.1"
-
-
-def test_an_inherited_member_is_listed_again_if_the_package_lists_it(toy):
-    library = TOY._replace(inherited=("",))
-    ids = {tool.id for tool in library_catalogue("toylib", library, words=80).tools}
+    # An inherited member is listed again if the package lists it.
+    ids = {tool.id for tool in toy(TOY._replace(inherited=("",))).tools}
     assert {"toylib.Child.make", "toylib.Child.walk", "toylib.Child.words.upper"} <= ids
 
 
 def test_a_tool_is_a_line_of_a_data_set(toy):
-    tools = {tool.id: tool for tool in library_catalogue("toylib", TOY, words=80).tools}
+    tools = {tool.id: tool for tool in toy().tools}
+    needed, optional = {"required": True}, {"required": False}
+    taken = {"a": needed, "b": optional, "c": needed}
     assert tools["toylib.add"].row() == {
         "id": "toylib.add",
         "name": "toylib.add",
-        "documentation": {
-            "description": "Adds a to b.",
-            "parameters": {
-                "a": {"required": True},
-                "b": {"required": False},
-                "c": {"required": True},
-            },
-        },
+        "documentation": {"description": "Adds a to b.", "parameters": taken},
     }
-    assert tools["toylib.Base"].parameters == {
-        "start": {"required": True},
-        "end": {"required": False},
-    }
-    assert tools["toylib.Base.make"].parameters == {"path": {"required": True}}
-    assert tools["toylib.Base.walk"].parameters == {"far": {"required": True}}
+    assert tools["toylib.Base"].parameters == {"start": needed, "end": optional}
+    assert tools["toylib.Base.make"].parameters == {"path": needed}
+    assert tools["toylib.Base.walk"].parameters == {"far": needed}
+
+
+def resolved(name):
+    package, attribute = name.rsplit(".", 1)
+    return getattr(importlib.import_module(package), attribute, None)
 
 
 def test_numpys_tools_are_functions_by_their_own_names_without_what_the_paper_leaves_out():
     found = build_catalogue("numpy")
     ids = [tool.id for tool in found.tools]
-    things = []
-    for name in ids:
-        package, attribute = name.rsplit(".", 1)
-        things.append(getattr(importlib.import_module(package), attribute))
+    things = [resolved(name) for name in ids]
     assert all(map(callable, things))
     assert len({id(thing) for thing in things}) == len(things)
     assert not any(isinstance(x, type) and issubclass(x, np.generic) for x in things)
@@ -165,29 +143,18 @@ def test_numpys_tools_are_functions_by_their_own_names_without_what_the_paper_le
 
 def authors(shared_data, library):
     path = shared_data / "toolbank-tools-only" / f"tools_{library}.jsonl"
-    return {json.loads(line)["id"] for line in path.read_text().splitlines()}
+    return {row["id"] for row in rows_of(path)}
 
 
 def test_nearly_all_of_numpy_that_the_authors_crawled_is_found(shared_data):
     """Only aliases, modules, indexable objects, scalar types and removed names may be missing."""
-    theirs, ours = (
-        authors(shared_data, "numpy"),
-        {tool.id for tool in build_catalogue("numpy").tools},
-    )
-    missing = theirs - ours
+    theirs = authors(shared_data, "numpy")
+    ours = {tool.id for tool in build_catalogue("numpy").tools}
     assert len(theirs & ours) > 0.9 * len(theirs)
-    here = {id(resolved(name)) for name in ours}
-    unexplained = {
-        name
-        for name in missing
-        if callable(resolved(name)) and id(resolved(name)) not in here  # not an alias
-    }
+    here = {id(resolved(name)) for name in ours}  # what they list may be an alias of one of these
+    missing = {name: resolved(name) for name in theirs - ours}
+    unexplained = {name for name, x in missing.items() if callable(x) and id(x) not in here}
     assert unexplained == {"numpy.record", "numpy.linalg.LinAlgError"}
-
-
-def resolved(name):
-    package, attribute = name.rsplit(".", 1)
-    return getattr(importlib.import_module(package), attribute, None)
 
 
 def test_every_operation_that_the_authors_list_for_aws_is_found(shared_data):
@@ -213,14 +180,11 @@ def test_most_of_pandas_that_the_authors_crawled_is_found(shared_data):
     assert "pandas.isnull" not in ours or "pandas.isna" not in ours  # aliases of one function
 
 
-@pytest.mark.parametrize(("library", "module"), [("pandas", "pandas"), ("aws", "botocore")])
-def test_a_library_that_is_not_installed_is_one_clear_error(monkeypatch, library, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"{module} installed: install jaxret\[generation\]"):
-        build_catalogue(library)
-
-
-def test_an_unknown_library_is_refused():
+def test_a_library_that_is_not_installed_or_not_known_is_one_clear_error(monkeypatch):
+    for library, module in {"pandas": "pandas", "aws": "botocore"}.items():
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ImportError, match=rf"{module} installed: install jaxret\[generation\]"):
+            build_catalogue(library)
     with pytest.raises(ValueError, match="library must be one of numpy, pandas, aws, got scipy"):
         build_catalogue("scipy")
 
@@ -254,32 +218,23 @@ b : ndarray
 """
 
 
-def test_a_description_is_the_text_before_the_sections_without_signature_and_markup():
+def test_a_docstring_has_a_description_before_its_sections_and_parameters():
     text = "Limit the values, as lib.where and sort do. It is fast <http://x>. See:"
     assert condense(NUMPY_STYLE) == text
-
-
-def test_a_docstring_of_only_a_signature_or_sections_has_no_description():
     assert condense("f(a, b)") == condense("") == condense("Parameters\n----------\na : int") == ""
 
-
-def test_parameters_are_read_where_no_signature_can_be():
-    expected = {"a": True, "low": True, "high": True, "out": False}
-    assert parameters(NUMPY_STYLE) == expected
+    assert parameters(NUMPY_STYLE) == {"a": True, "low": True, "high": True, "out": False}
     assert parameters("No section.") == {}
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (9, "One two. Three four five! Six seven 8.5 nine."),
-        (8, "One two. Three four five!"),
-        (4, "One two."),
-        (1, "One ..."),
-    ],
-)
-def test_a_text_is_cut_behind_a_sentence(words, expected):
-    assert shorten("One two. Three four  five!\nSix seven 8.5 nine.", words) == expected
+def test_a_text_is_cut_behind_a_sentence():
+    for words, expected in {
+        9: "One two. Three four five! Six seven 8.5 nine.",
+        8: "One two. Three four five!",
+        4: "One two.",
+        1: "One ...",
+    }.items():
+        assert shorten("One two. Three four  five!\nSix seven 8.5 nine.", words) == expected
 
 
 def test_html_is_text_without_its_notices():

@@ -1,4 +1,4 @@
-"""Collection of a sweep's folders, finished or not, into one table and one figure."""
+"""Folders of results: a sweep as one table and figure, and two sets number by number."""
 
 import csv
 import json
@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.collect import collect, main
+from experiments import collect, compare_results
 from jaxret.runtime.tracking import write_results
 
 
@@ -34,14 +34,11 @@ def sweep(tmp_path):
     return tmp_path
 
 
-def test_runs_are_known_by_what_differs_in_the_order_of_its_size(sweep):
-    runs = collect(sweep)
+def test_runs_are_known_by_what_differs_and_results_of_unfinished_ones_are_read(sweep):
+    runs = collect.collect(sweep)
     assert [run.words for run in runs] == [{"world.noise": n} for n in ("0.02", "0.1", "0.3", "10")]
     assert [run.state for run in runs] == ["finished", "finished", "2 steps", "0 steps"]
-
-
-def test_results_of_unfinished_runs_are_read(sweep):
-    _, finished, going_on, begun = collect(sweep)
+    _, finished, going_on, begun = runs
     np.testing.assert_allclose(finished.results["greedy/final/ndcg@10"], [0.5, 0.7])
     np.testing.assert_allclose(going_on.results["greedy/online/accuracy"], [1 / 3, 3 / 4])
     assert list(going_on.results) == ["greedy/online/accuracy"]
@@ -49,7 +46,7 @@ def test_results_of_unfinished_runs_are_read(sweep):
 
 
 def test_a_table_shows_the_metric_that_is_asked_for_and_the_csv_holds_all(sweep, capsys):
-    assert main([str(sweep), "online/accuracy"]) == 0
+    assert collect.main([str(sweep), "online/accuracy"]) == 0
     shown = capsys.readouterr().out
     assert "4 runs, 2 finished" in shown
     assert "ndcg" not in shown
@@ -64,14 +61,8 @@ def test_a_table_shows_the_metric_that_is_asked_for_and_the_csv_holds_all(sweep,
     ]
     with (sweep / "collected.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["run"], row["name"]) for row in rows] == [
-        ("1", "frozen"),
-        ("1", "greedy"),
-        ("2", "frozen"),
-        ("2", "greedy"),
-        ("3", "greedy"),
-        ("4", ""),
-    ]
+    named = " ".join(f"{row['run']}:{row['name']}" for row in rows)
+    assert named == "1:frozen 1:greedy 2:frozen 2:greedy 3:greedy 4:"
     assert float(rows[1]["online/accuracy mean"]) == pytest.approx(0.48)
     assert float(rows[1]["online/accuracy stderr"]) == pytest.approx(0.1)
     assert float(rows[1]["final/ndcg@10 mean"]) == pytest.approx(0.68)
@@ -81,21 +72,65 @@ def test_a_table_shows_the_metric_that_is_asked_for_and_the_csv_holds_all(sweep,
 
 def test_runs_are_not_touched_and_without_a_metric_all_are_listed(sweep, capsys):
     before = {path: path.stat().st_mtime_ns for path in sweep.rglob("*") if path.is_file()}
-    main([str(sweep)])
+    collect.main([str(sweep)])
     shown = capsys.readouterr().out
     assert "can be asked for: online/accuracy, final/ndcg@10\n" in shown
     assert "│" not in shown
-    made = {sweep / "collected.csv", sweep / "collected.png"}
     after = {path: path.stat().st_mtime_ns for path in sweep.rglob("*") if path.is_file()}
-    assert {path: time for path, time in after.items() if path not in made} == before
+    made = {sweep / "collected.csv", sweep / "collected.png"}
+    assert {path: after[path] for path in after.keys() - made} == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["nowhere"], "no runs in"), (["online/luck"], "no run has online/luck yet; known: online/")],
-)
-def test_a_missing_folder_or_metric_is_named(sweep, capsys, arguments, message):
-    place = [str(sweep / "nowhere")] if arguments == ["nowhere"] else [str(sweep), *arguments]
-    with pytest.raises(SystemExit):
-        main(place)
-    assert message in capsys.readouterr().err
+def test_a_missing_folder_or_metric_is_named(sweep, capsys):
+    for message, arguments in {
+        "no runs in": [str(sweep / "nowhere")],
+        "no run has online/luck yet; known: online/": [str(sweep), "online/luck"],
+    }.items():
+        with pytest.raises(SystemExit):
+            collect.main(arguments)
+        assert message in capsys.readouterr().err
+
+
+RESULTS = {"greedy/online/accuracy": (0.4, 0.01), "greedy/online/microseconds": (3.0, None)}
+
+
+def write(folder, run, results):
+    (folder / run).mkdir(parents=True, exist_ok=True)
+    rows = {name: {"mean": mean, "stderr": error} for name, (mean, error) in results.items()}
+    (folder / run / "results.json").write_text(json.dumps(rows))
+
+
+@pytest.fixture
+def folders(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    write(before, "orag", RESULTS)
+    return before, after
+
+
+def test_equal_runs_are_equal_although_their_times_differ(folders, capsys):
+    before, after = folders
+    write(after, "orag", RESULTS | {"greedy/online/microseconds": (9.0, None)})
+    (line,) = compare_results.compare(before, after)
+    assert (line.results, line.equal, line.largest, line.missing) == (1, 1, 0.0, ())
+    assert compare_results.main([str(before), str(after)]) == 0
+    assert "| orag | 1 | 1 | 0.0e+00 |" in capsys.readouterr().out
+
+
+def test_another_mean_or_error_is_a_difference(folders):
+    before, after = folders
+    for changed in [(0.4 + 1e-4, 0.01), (0.4, 0.02), (0.4, None)]:
+        write(after, "orag", RESULTS | {"greedy/online/accuracy": changed})
+        (line,) = compare_results.compare(before, after)
+        assert line.equal == 0
+        assert line.largest > 1e-6
+        assert compare_results.main([str(before), str(after)]) == 1
+
+
+def test_a_missing_result_and_a_missing_run_are_named(folders, capsys):
+    before, after = folders
+    write(after, "orag", {})
+    write(after, "regret", RESULTS)
+    assert compare_results.main([str(before), str(after)]) == 1
+    said = capsys.readouterr().out
+    assert "orag: missing greedy/online/accuracy" in said
+    assert "regret: missing the run, before" in said

@@ -1,20 +1,27 @@
-"""Experiments as subprocesses: bad input ends with a one-line error."""
+"""The command line of experiments: errors in one line, and the text of ``--help``."""
 
+import itertools
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hydra.errors import HydraException
 
+from experiments import orag
+from experiments.common.config import CONFIGS, table
 from experiments.common.experiment import one_line
+from experiments.common.help import TABLES, explained, help_text, sources
 from tests.experiments.processes import ROOT
 
+FILES = {path.stem for path in Path(CONFIGS).glob("*.yaml")}
+FILES -= {*TABLES.values(), "variants", "papers"}
 
-def run(*words, module="experiments.orag"):
-    return subprocess.run(
-        [sys.executable, "-m", module, *words], cwd=ROOT, capture_output=True, text=True
-    )
+
+def run(*words):
+    command = [sys.executable, "-m", "experiments.orag", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +37,6 @@ def run(*words, module="experiments.orag"):
     ],
 )
 def test_wrong_input_ends_in_one_line_and_status_2(tmp_path, words, line):
-    """Cover bad names, bad values and errors that Hydra raises."""
     ended = run(*words, f"hydra.run.dir={tmp_path}")
     assert ended.returncode == 2
     [said] = ended.stderr.splitlines()
@@ -58,3 +64,50 @@ def test_an_error_is_one_line():
         error = HydraException(text.replace("world", group))
         assert re.match(f"unknown {group} 'x'; known: .*(deskbank|exposures)", one_line(error))
     assert one_line(KeyError("tau")) == "KeyError: 'tau'"
+
+
+def help_of(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["orag", *words])
+    orag.main.cli()
+    return capsys.readouterr().out
+
+
+def test_help_is_the_docstring_each_setting_with_its_meaning_and_the_names(monkeypatch, capsys):
+    shown = help_of(monkeypatch, capsys, "--help")
+    assert shown.startswith(orag.__doc__.strip())
+    for line in (
+        "exposures: 5          # how often each query comes; 1 is a deployment that sees each once",
+        "document: full   # template that makes the text of a tool (jaxret.data.templates)",
+        "again: false          # true repeats a finished run",
+        "# encoder.layers: number of first layers; null: all",
+    ):
+        assert f"\n{line}\n" in shown
+    assert re.search(r"^  learner=frozen\|hybrid\|", shown, re.MULTILINE)
+    assert "defaults:" not in shown
+
+
+def test_help_of_a_variant_begins_with_its_own_settings(monkeypatch, capsys):
+    shown = help_of(monkeypatch, capsys, "-h", "--config-name=latency")
+    places = re.findall(r"^---- configs/(.*)", shown, re.MULTILINE)
+    want = ["variants.yaml, latency", "variants.yaml, baselines", "evaluate_retrieval.yaml"]
+    assert places == [*want, "base.yaml"]
+    assert "queries: 50         # of the test part, that are timed" in shown
+
+
+def test_every_setting_of_every_experiment_has_a_meaning():
+    variants = [*table("variants")]
+    assert len(variants) > 5
+    without = []
+    for place, lines in [next(sources(config)) for config in (*FILES, *variants)]:
+        blocks = re.split(r"^(?=\w+:)", "\n".join(explained(lines)), flags=re.MULTILINE)
+        for before, block in itertools.pairwise(blocks):
+            own = re.sub(r"^#.*", "", block, flags=re.MULTILINE)
+            last = before.rstrip("\n").rpartition("\n")[2]
+            if "#" not in own and not (before.endswith("\n") and last.startswith("#")):
+                without.append(f"{place}: {block.partition(':')[0]}")
+    assert not without
+
+
+def test_help_of_an_unknown_config_names_the_file():
+    with pytest.raises(FileNotFoundError, match=r"nothing\.yaml"):
+        help_text("", "nothing")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from experiments import compare_encoders
-from jaxret.runtime import tracking
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import values_of
 
 SIDES = ("minilm", "minilm_1_layers")
 SMALL = ["seeds=2", "other.name=minilm", "learner=[greedy]", "learners.greedy.tau=[0.03]"]
@@ -17,11 +17,9 @@ def configure(world, directory, *overrides):
 
 
 def values(world, directory, rates):
-    """Run the experiment; return each result, one value per seed."""
     changes = ("other.layers=1", f"learners.greedy.eta_over_tau=[{rates}]")
     compare_encoders.main(configure(world, directory, *changes))
-    found = tracking.read_results(directory)
-    return {name: np.array(one["values"]) for name, one in found.items()}
+    return values_of(directory)
 
 
 @pytest.mark.slow

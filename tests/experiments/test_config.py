@@ -6,31 +6,22 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException
 
 from experiments.common import config
-from experiments.common.config import (
-    CONFIGS,
-    NAMES,
-    learner_grids,
-    plain,
-    prompt_files,
-    settings,
-    table,
-)
+from experiments.common.config import CONFIGS, NAMES, learner_grids, plain, settings, table
 from experiments.common.environments import environment_of
 from experiments.common.help import TABLES
-from experiments.report.jobs import composed
+from experiments.report import jobs
 from experiments.retrieval import recipes  # noqa: F401  it registers the group "recipe"
 from jaxret import data, encoders
 from jaxret.environments.environment import Environment
 from jaxret.simulation.scan import scan_rounds
-from jaxret.types import Stream
-from tests.experiments.configs import config_of
+from tests.experiments.configs import composed, config_of
+from tests.problems import make_problem
 
 
 def configure(*overrides, name="orag"):
@@ -39,7 +30,6 @@ def configure(*overrides, name="orag"):
 
 @pytest.fixture(scope="module")
 def everyone():
-    """Return a grid for every learner in the file."""
     names = ",".join(NAMES["learner"])
     return {grid.name: grid for grid in learner_grids(configure(f"learner=[{names}]"))}
 
@@ -54,14 +44,11 @@ LEARNERS = [
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_of_the_file_runs(everyone, name):
     """Run three rounds with the first setting of the learner's grid."""
-    rng = np.random.default_rng(0)
-    theta, queries = (rng.standard_normal((n, 6)).astype(np.float32) for n in (12, 3))
-    theta, queries = (jnp.asarray(x / np.linalg.norm(x, axis=1)[:, None]) for x in (theta, queries))
+    catalogue, stream = make_problem(items=12, width=6, queries=3, times=1)
     learner = everyone[name].family(*everyone[name].settings[0])
-    stream = Stream(queries, jnp.array([[0], [1], [2]]), jnp.arange(3))
-    state, trace = jax.jit(
-        lambda: scan_rounds(learner, learner.init(theta), Environment(), stream, jax.random.key(0))
-    )()
+    start = learner.init(catalogue.theta)
+    run = jax.jit(lambda: scan_rounds(learner, start, Environment(), stream, jax.random.key(0)))
+    state, trace = run()
     assert trace.item.shape == (3,)
     assert jnp.isfinite(state.theta).all()
     assert state.t == 3
@@ -74,10 +61,10 @@ def test_lists_with_a_comma_between_them_are_swept_and_one_list_is_a_grid():
     assert [*swept.sweep_iterator()] == [[0.02], [0.04]]
 
 
-@pytest.mark.parametrize("name", list(NAMES["environment"]))
-def test_every_environment_of_the_file_can_be_made(name):
-    cfg = configure(f"environment={name}")
-    environment_of(plain(cfg.environment), items=20, rounds=100, seed=0)
+def test_every_environment_of_the_file_can_be_made():
+    for name in NAMES["environment"]:
+        cfg = configure(f"environment={name}")
+        environment_of(plain(cfg.environment), items=20, rounds=100, seed=0)
 
 
 def test_every_data_set_of_the_table_names_a_loader_and_options_of_that_loader():
@@ -86,11 +73,20 @@ def test_every_data_set_of_the_table_names_a_loader_and_options_of_that_loader()
         assert set(block["options"]) <= set(options), name
 
 
-def test_a_data_set_is_chosen_by_name_and_its_settings_can_be_changed():
+def test_a_block_is_chosen_by_name_and_its_settings_can_be_changed():
     cfg = configure("dataset=toolbank", "dataset.path=here", "dataset.options.bank=aws")
-    expected = {"name": "toolbank", "path": "here", "options": {"bank": "aws"}}
-    assert plain(cfg.dataset) == expected
+    assert plain(cfg.dataset) == {"name": "toolbank", "path": "here", "options": {"bank": "aws"}}
     assert configure(name="document_ablation").dataset.options == {"part": "all"}
+
+    assert set(encoders.ENCODERS) < set(NAMES["encoder"])
+    cfg = configure("encoder=qwen3_4b", "encoder.path=here", "encoder.layers=2")
+    expected = {"name": "qwen3_4b", "path": "here", "layers": 2, "dtype": "bfloat16", "devices": 1}
+    assert plain(cfg.encoder) == expected | {"instruction": None, "width": None}
+
+    cfg = configure("learner=[greedy,orag]", "learners.orag.tau=[0.5]")
+    assert list(cfg.learners) == ["greedy", "orag"]
+    assert list(cfg.learners.orag.tau) == [0.5]
+    assert NAMES["learner"]["orag"]["tau"] == [0.01, 0.02, 0.04]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +105,7 @@ def test_a_variant_is_another_config_with_some_settings_changed(name, based_on, 
 
 
 def test_a_sweep_changes_learners_and_lists_values():
-    with initialize_config_dir(config.CONFIGS, version_base="1.3"):
+    with initialize_config_dir(CONFIGS, version_base="1.3"):
         cfg = compose("orag", ["+sweep=noise"], return_hydra_config=True)
     assert list(cfg.learners) == ["frozen", "orag", "clipped", "debiased", "greedy"]
     assert cfg.exposures == 1
@@ -119,32 +115,9 @@ def test_a_sweep_changes_learners_and_lists_values():
 def test_the_small_configs_of_tests_are_those_that_hydra_composes():
     overrides = ["learner=[greedy]", "learners.greedy.tau=[0.1]", "directory='a, b'", "~project"]
     for chosen in ([*overrides, "seeds=1"], overrides):  # the second finds a copy of the first
-        with initialize_config_dir(config.CONFIGS, version_base="1.3"):
-            expected = compose("orag", chosen)
-        assert configure(*chosen) == expected
+        assert configure(*chosen) == composed("orag", *chosen)
     with pytest.raises(ConfigCompositionException, match=r"Could not override 'learners\.gredy"):
         configure("learners.gredy.tau=[0.1]")
-
-
-def test_every_encoder_has_a_block_and_its_settings_can_be_changed():
-    assert set(encoders.ENCODERS) < set(NAMES["encoder"])
-    cfg = configure("encoder=qwen3_4b", "encoder.path=here", "encoder.layers=2")
-    assert plain(cfg.encoder) == {
-        "name": "qwen3_4b",
-        "path": "here",
-        "instruction": None,
-        "width": None,
-        "layers": 2,
-        "dtype": "bfloat16",
-        "devices": 1,
-    }
-
-
-def test_a_learner_chosen_by_name_can_be_changed_on_the_command_line():
-    cfg = configure("learner=[greedy,orag]", "learners.orag.tau=[0.5]")
-    assert list(cfg.learners) == ["greedy", "orag"]
-    assert list(cfg.learners.orag.tau) == [0.5]
-    assert NAMES["learner"]["orag"]["tau"] == [0.01, 0.02, 0.04]
 
 
 def test_every_config_with_learners_names_some_that_can_be_made():
@@ -155,50 +128,41 @@ def test_every_config_with_learners_names_some_that_can_be_made():
     with_learners = {name for name, x in blocks.items() if "learner" in str(x.get("defaults"))}
     made = {name: learner_grids(configure(name=name)) for name in with_learners}
     assert {"orag", "rerank", "real_judge_learn", "baselines", "rules"} <= {*made}
-    shown = ["frozen", "reranked", "reranked_paper", "reranked_greedy"]
-    assert [grid.name for grid in made["rerank"]] == shown
+    names = [grid.name for grid in made["rerank"]]
+    assert names == ["frozen", "reranked", "reranked_paper", "reranked_greedy"]
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [("document=bad", "document must be one of .*, got bad"), ("tracking=no", "tracking must be")],
-)
-def test_unknown_names_are_refused_in_one_sentence(override, message):
-    with pytest.raises(ValueError, match=message) as error:
-        config.check_names(configure(override))
-    assert "\n" not in str(error.value)
-
-
-@pytest.fixture(name="copied")
-def copied_data(world, tmp_path):
-    """Return a copy of the small data set that a test may change."""
-    shutil.copytree(world / "data", tmp_path / "data")
-    return tmp_path / "data"
-
-
-def directory(copied, *more):
-    return composed("orag", ["dataset=jsonl", f"dataset.path={copied}", *more]).directory
+def test_unknown_names_are_refused_in_one_sentence():
+    for override, message in {
+        "document=bad": "document must be one of .*, got bad",
+        "tracking=no": "tracking must be",
+    }.items():
+        with pytest.raises(ValueError, match=message) as error:
+            config.check_names(configure(override))
+        assert "\n" not in str(error.value)
 
 
 def test_a_run_is_named_by_its_settings_the_content_of_its_data_and_the_version(
-    copied, monkeypatch
+    world, tmp_path, monkeypatch
 ):
-    first = directory(copied)
+    copied = shutil.copytree(world / "data", tmp_path / "data")
+
+    def directory(*more):
+        overrides = ["dataset=jsonl", f"dataset.path={copied}", *more]
+        return jobs.composed("orag", overrides).directory
+
+    first = directory()
     assert first.startswith("runs/orag/jsonl-")
-    assert directory(copied, "again=true", "tracking=files", "cache=there") == first
-    assert directory(copied, "seeds=3") != first
+    assert directory("again=true", "tracking=files", "cache=there") == first
+    assert directory("seeds=3") != first
+    (copied / "queries.jsonl").touch()
+    assert directory() == first
     with (copied / "queries.jsonl").open("a") as file:
         file.write("\n")
-    second = directory(copied)
+    second = directory()
     assert second != first
     monkeypatch.setattr(config, "__version__", "9.9")
-    assert directory(copied) not in (first, second)
-
-
-def test_the_same_data_give_the_same_name_after_they_were_touched(copied):
-    first = directory(copied)
-    (copied / "queries.jsonl").touch()
-    assert directory(copied) == first
+    assert directory() not in (first, second)
 
 
 def test_built_in_data_have_a_content_too_and_data_that_are_missing_none(tmp_path):
@@ -216,4 +180,4 @@ def test_a_run_depends_on_the_text_of_its_prompts(tmp_path):
     assert runs[0][0] != runs[1][0]
     assert runs[0][1] != runs[1][1]
     nested = {"models": {"tool_rank": {"prompt": str(file), "price": {"prompt": 1.0}}}}
-    assert prompt_files(nested) == runs[1][1]
+    assert config.prompt_files(nested) == runs[1][1]

@@ -1,6 +1,5 @@
 """The table of data sets, for two small ones encoded with the tiny encoder."""
 
-import json
 import shutil
 
 import numpy as np
@@ -8,25 +7,19 @@ import pytest
 
 from experiments import describe_data
 from jaxret import data, encoders
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused, with_encoder
+from tests.experiments.conftest import write_data
 
-QUERIES = {
-    "0": "list the open bills of this month please",
-    "1": "List the open bills of this month, please!",
-    "2": "pay one of them",
-    "3": "book a table for two",
+QUERIES = {  # with the rows of their tools
+    "list the open bills of this month please": [0],
+    "List the open bills of this month, please!": [0, 1],
+    "pay one of them": [1],
+    "book a table for two": [0],
 }
-LABELS = {"0": [0], "1": [0, 1], "2": [1], "3": [0]}
 
 
 def configure(world, directory, *more):
-    small = [
-        "tracking=files",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={world / 'cache'}",
-        f"directory={directory}",
-    ]
-    return config_of("describe_data", *small, *more)
+    return config_of("describe_data", *with_encoder(world, directory), *more)
 
 
 @pytest.fixture(scope="module")
@@ -34,20 +27,16 @@ def folder(world, tmp_path_factory):
     """Write two data sets: the small world, and three tools one of which is never a label."""
     folder = tmp_path_factory.mktemp("folder")
     shutil.copytree(world / "data", folder / "apibench-torchhub")
-    (folder / "mine").mkdir()
-    bank = data.load("deskbank")
-    tools = [{"id": str(i), "documentation": bank.documents[i]} for i in range(3)]
-    queries = [
-        {"id": n, "query": text, "labels": list(map(str, LABELS[n]))} for n, text in QUERIES.items()
-    ]
-    for name, rows in (("tools", tools), ("queries", queries)):
-        (folder / "mine" / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    documents = data.load("deskbank").documents[:3]
+    tools = [{"id": str(i), "documentation": document} for i, document in enumerate(documents)]
+    queries = [{"id": x, "query": x, "labels": [*map(str, rows)]} for x, rows in QUERIES.items()]
+    write_data(folder / "mine", tools, queries)
     return folder
 
 
 @pytest.fixture(scope="module")
 def table(world, folder, tmp_path_factory):
-    """Return the run's directory, its results and what it printed for the two data sets."""
+    """Describe the two data sets; return the run's settings, its folder and its results."""
     directory = tmp_path_factory.mktemp("run")
     mine = "+datasets.mine={name: jsonl, path: mine, document: terse}"
     cfg = configure(world, directory, f"folder={folder}", "only=[torchhub,mine]", mine)
@@ -56,24 +45,17 @@ def table(world, folder, tmp_path_factory):
 
 def test_a_data_set_is_described_as_by_hand(world, table):
     _, _, results = table
-    counts = {key: results[f"mine/{key}"] for key in list(describe_data.COLUMNS)[:6]}
-    assert counts == {
-        "tools": 3,
-        "labelled_tools": 2,
-        "queries": 4,
-        "labels_per_query": 5 / 4,
-        "queries_per_tool": 2.5,
-        "near_duplicates": 2 / 4,
-    }
+    names = ("tools", "labelled_tools", "queries", "labels_per_query", "queries_per_tool")
+    assert [results[f"mine/{name}"] for name in names] == [3, 2, 4, 5 / 4, 2.5]
+    assert results["mine/near_duplicates"] == 2 / 4
     encoder = encoders.load_encoder("minilm", world / "encoder")
-    bank = data.load("deskbank")
-    texts = [f"{tool['name']}: {tool['terse']}" for tool in bank.documents[:3]]
+    texts = [f"{x['name']}: {x['terse']}" for x in data.load("deskbank").documents[:3]]
     rows, asked = (
         encoders.encode(encoder, some, kind=kind, cache=None).astype(np.float64)
-        for some, kind in ((texts, "document"), (list(QUERIES.values()), "query"))
+        for some, kind in ((texts, "document"), (list(QUERIES), "query"))
     )
     first = (asked @ rows.T).argmax(axis=1)
-    right = np.mean([best in LABELS[n] for n, best in zip(QUERIES, first, strict=True)])
+    right = np.mean([best in tools for best, tools in zip(first, QUERIES.values(), strict=True)])
     assert results["mine/accuracy"] == pytest.approx(right)
 
 
@@ -99,10 +81,7 @@ def test_data_sets_missing_from_the_folder_are_skipped_and_named(world, folder, 
     assert {name.partition("/")[0] for name in results} == {"torchhub"}
     absent = [name for name in cfg.datasets if name != "torchhub"]
     assert f"not in {folder}: {', '.join(absent)}\n" in capsys.readouterr().out
-
-
-def test_without_a_folder_only_what_is_built_in_is_there(world, tmp_path):
-    assert list(describe_data.present(configure(world, tmp_path))) == ["deskbank"]
+    assert list(describe_data.present(configure(world, tmp_path))) == ["deskbank"]  # no folder
 
 
 def test_the_paths_are_those_of_the_data_at_hand(world, tmp_path, shared_data):
@@ -112,15 +91,11 @@ def test_the_paths_are_those_of_the_data_at_hand(world, tmp_path, shared_data):
         assert len(data.load(spec["name"], spec["path"], **spec.get("options", {})).queries) > 50
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["only=[deskbnk]"], "only must be of deskbank, .*, got deskbnk"),
-        (["only=[etom]"], r"only=\['etom'\]: folder= must hold these data sets, got None"),
-        (["folder=nowhere"], "nowhere does not exist; expected there: folders such as deskbank"),
-    ],
-)
-def test_wrong_settings_are_refused_before_the_run(world, tmp_path, overrides, message):
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        describe_data.main(configure(world, tmp_path / "run", *overrides))
-    assert not (tmp_path / "run").exists()
+def test_wrong_settings_are_refused_before_the_run(world, tmp_path):
+    for override, message in {
+        "only=[deskbnk]": "only must be of deskbank, .*, got deskbnk",
+        "only=[etom]": r"only=\['etom'\]: folder= must hold these data sets, got None",
+        "folder=nowhere": "nowhere does not exist; expected there: folders such as deskbank",
+    }.items():
+        cfg = configure(world, tmp_path / "run", override)
+        refused(describe_data.main, cfg, message, (ValueError, FileNotFoundError))

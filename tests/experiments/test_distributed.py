@@ -25,20 +25,9 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def finished(world, tmp_path_factory):
-    """Run the job in the test's own process; return its folder."""
     folder = tmp_path_factory.mktemp("one")
     orag.main(config_of("orag", *SMALL, *in_world(world, folder)))
     return folder
-
-
-def assert_same_steps(folder, expected):
-    names = sorted(path.name for path in (expected / "steps").iterdir())
-    assert names == sorted(path.name for path in (folder / "steps").iterdir())
-    for name in names:
-        with np.load(folder / "steps" / name) as a, np.load(expected / "steps" / name) as b:
-            for field in b:
-                np.testing.assert_array_equal(a[field], b[field], err_msg=f"{name}: {field}")
-    assert read_results(folder) == read_results(expected)
 
 
 def test_if_a_process_is_killed_all_end_and_the_same_command_resumes(finished, world, tmp_path):
@@ -57,7 +46,13 @@ def test_if_a_process_is_killed_all_end_and_the_same_command_resumes(finished, w
     assert "greedy.npz" in done
 
     first, second = together.run(job, tmp_path / "said", 2)
-    assert_same_steps(run, finished)
+    names = {path.name for path in (finished / "steps").iterdir()}
+    assert names == {path.name for path in steps.iterdir()}
+    for name in names:
+        with np.load(steps / name) as a, np.load(finished / "steps" / name) as b:
+            for field in b:
+                np.testing.assert_array_equal(a[field], b[field], err_msg=f"{name}: {field}")
+    assert read_results(run) == read_results(finished)
     assert {name: (steps / name).stat().st_mtime_ns for name in done} == done  # files are unchanged
     assert "results and figures" in first
     assert "results and figures" not in second

@@ -1,5 +1,6 @@
 """Ablation and dilution of document fields: by hand, and end to end with a tiny encoder."""
 
+import itertools
 import json
 
 import numpy as np
@@ -11,14 +12,15 @@ from jaxret import data, encoders
 from jaxret.data.templates import PROFILE_FIELDS, template, with_profile
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import write_data
+from tests.problems import unit
 
 FIELDS = ("function", "when_to_use", "limitation", "tags")
 PICTURES = {"gains_bm25.png", "gains_dense.png", "dilution.png"}
 
 
 def configure(world, directory, *overrides):
-    given = [*in_world(world, directory), "draws=199"]
-    return config_of("document_ablation", *given, *overrides)
+    return config_of("document_ablation", *in_world(world, directory), "draws=199", *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,8 @@ def oracle(world):
     """Return queries, label sets, and a function from profile fields to document vectors."""
     dataset = data.load("jsonl", world / "data")
     encoder = encoders.load_encoder("minilm", world / "encoder")
-    queries = encoders.encode(encoder, dataset.queries, kind="query", cache=None, progress=False)
+    options = {"cache": None, "progress": False}
+    queries = encoders.encode(encoder, dataset.queries, kind="query", **options)
 
     def documents(fields):
         texts = []
@@ -43,7 +46,7 @@ def oracle(world):
                 value = ", ".join(value) if field == "tags" else value
                 text += f" {field.capitalize().replace('_', ' ')}: {value}"
             texts.append(text)
-        return encoders.encode(encoder, texts, kind="document", cache=None, progress=False)
+        return encoders.encode(encoder, texts, kind="document", **options)
 
     labels = [{int(label) for label in row if label >= 0} for row in dataset.labels]
     return queries, labels, documents
@@ -99,9 +102,7 @@ def test_rises_and_falls_of_three_tools_are_those_found_by_hand(world, tmp_path,
     labels = {"dates": ["c"], "eggs": ["b"], "quinces": ["a"], "beets dates": ["b", "c"]}
     queries = [{"id": text, "query": text, "labels": right} for text, right in labels.items()]
     queries += [{"id": "plums", "query": "plums", "labels": ["a"]}]
-    (tmp_path / "data").mkdir()
-    for name, rows in (("tools", tools), ("queries", queries)):
-        (tmp_path / "data" / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_data(tmp_path / "data", tools, queries)
     given = ["retrievers=[bm25]", "fields=[tags]", "cuts=[1,2]", "cases=1"]
     cfg = configure(world, tmp_path / "run", *given, f"dataset.path={tmp_path / 'data'}")
     results = document_ablation.main(cfg)
@@ -116,19 +117,16 @@ def test_rises_and_falls_of_three_tools_are_those_found_by_hand(world, tmp_path,
     assert "bm25: c, 3 -> 1: dates" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("method", ["bm25", "dense"])
-@pytest.mark.parametrize("field", FIELDS)
-def test_gains_are_differences_of_variants(finished, method, field):
+def test_gains_are_differences_of_variants(finished):
     _, results = finished
-
-    def ndcg(variant):
-        return results[f"{method}/{variant}/ndcg@10"]
-
-    added, kept = (
-        results[f"{method}/gain/{protocol}/{field}/ndcg@10"] for protocol in ("add", "out")
-    )
-    assert added == pytest.approx(ndcg(f"add/{field}") - ndcg("original"))
-    assert kept == pytest.approx(ndcg("full") - ndcg(f"out/{field}"))
+    for method, field in itertools.product(("bm25", "dense"), FIELDS):
+        without, added, left_out, full = (
+            results[f"{method}/{variant}/ndcg@10"]
+            for variant in ("original", f"add/{field}", f"out/{field}", "full")
+        )
+        gain = f"{method}/gain/{{}}/{field}/ndcg@10".format
+        assert results[gain("add")] == pytest.approx(added - without)
+        assert results[gain("out")] == pytest.approx(full - left_out)
 
 
 def test_errors_are_over_tools_and_p_values_are_corrected(finished):
@@ -147,8 +145,7 @@ def test_errors_are_over_tools_and_p_values_are_corrected(finished):
 def test_the_change_of_the_cosine_is_that_of_numpy(finished, oracle):
     _, results = finished
     queries, labels, documents = oracle
-    before = queries @ documents(()).T
-    after = queries @ documents(FIELDS).T
+    before, after = (queries @ documents(fields).T for fields in ((), FIELDS))
     for number, needed in enumerate(labels):
         before[number, list(needed)] = -2.0
     hard = before.argmax(axis=1)
@@ -170,19 +167,16 @@ def test_figures_are_drawn_and_a_field_that_no_document_has_is_left_out(finished
     assert "finished before" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("retrievers=[bm26]", r"retrievers: unknown \['bm26'\]; known: bm25, dense"),
-        ("negatives=[near]", r"negatives: unknown \['near'\]; known: random, hard"),
-        ("cases=-1", "cases must be >= 0, got -1"),
-        ("cuts=[]", "cuts must be one or more numbers >= 1"),
-        ("fields=[tag]", r"fields: unknown \['tag'\]; known: function"),
-    ],
-)
-def test_wrong_settings_are_refused(world, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        document_ablation.main(configure(world, tmp_path / "run", override))
+def test_wrong_settings_are_refused(world, tmp_path):
+    for override, message in {
+        "retrievers=[bm26]": r"retrievers: unknown \['bm26'\]; known: bm25, dense",
+        "negatives=[near]": r"negatives: unknown \['near'\]; known: random, hard",
+        "cases=-1": "cases must be >= 0, got -1",
+        "cuts=[]": "cuts must be one or more numbers >= 1",
+        "fields=[tag]": r"fields: unknown \['tag'\]; known: function",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            document_ablation.main(configure(world, tmp_path / "run", override))
 
 
 DOCUMENT = {
@@ -204,9 +198,6 @@ def test_fields_are_added_in_the_order_given_and_empty_ones_are_not():
     assert with_profile(())(DOCUMENT) == template("full")(DOCUMENT)
     shown = with_profile(("example_usage",), base=template("terse"))(DOCUMENT)
     assert shown == "pay: Payment entity. Example usage: query: pay Ann, api_call: pay('Ann')"
-
-
-def test_all_four_fields_are_the_template_expanded():
     for document in data.load("deskbank").documents[:20]:
         assert with_profile(PROFILE_FIELDS)(document) == template("expanded")(document)
 
@@ -222,43 +213,41 @@ def test_only_fields_that_a_document_has_are_ablated():
 
 
 def test_each_protocol_changes_one_field():
-    assert document_ablation.variants(("a", "b", "c")) == {
-        "original": (),
-        "full": ("a", "b", "c"),
-        "add/a": ("a",),
-        "add/b": ("b",),
-        "add/c": ("c",),
-        "out/a": ("b", "c"),
-        "out/b": ("a", "c"),
-        "out/c": ("a", "b"),
-    }
+    alone = {"add/a": ("a",), "add/b": ("b",), "add/c": ("c",)}
+    without = {"out/a": ("b", "c"), "out/b": ("a", "c"), "out/c": ("a", "b")}
+    expected = {"original": (), "full": ("a", "b", "c")} | alone | without
+    assert document_ablation.variants(("a", "b", "c")) == expected
     gains = document_ablation.gains_of(("a", "b"))
     assert gains["add/a"] == ("add/a", "original")
     assert gains["out/b"] == ("full", "out/b")
 
 
-def unit(shape, seed):
-    rows = np.random.default_rng(seed).standard_normal(shape)
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-
-QUERIES, THETA = unit((40, 8), 0), unit((12, 8), 1)
+QUERIES, THETA = (
+    unit(np.random.default_rng(seed).standard_normal(shape))
+    for seed, shape in enumerate([(40, 8), (12, 8)])
+)
 LABELS = np.stack(
     [np.arange(40) % 12, np.where(np.arange(40) % 3, -1, (np.arange(40) + 5) % 12)], 1
 )
 
 
-@pytest.mark.parametrize("negatives", ["random", "hard"])
-def test_the_positive_is_needed_and_the_negative_is_not(negatives):
-    chosen = triples(QUERIES, LABELS, THETA, negatives=negatives)
-    np.testing.assert_array_equal(chosen.query, np.arange(40))
-    for query, positive, negative in zip(*chosen, strict=True):
-        right = set(LABELS[query]) - {-1}
-        assert positive in right
-        assert negative not in right
-        if negatives == "hard":
-            wrong = [tool for tool in range(12) if tool not in right]
-            assert negative == max(wrong, key=lambda tool: QUERIES[query] @ THETA[tool])
+def test_the_positive_is_needed_and_the_negative_is_not():
+    """Both kinds of negatives are chosen for the same queries and positives."""
+    easy, hard = (triples(QUERIES, LABELS, THETA, negatives=kind) for kind in ("random", "hard"))
+    np.testing.assert_array_equal(easy.query, np.arange(40))
+    np.testing.assert_array_equal(hard.query, np.arange(40))
+    np.testing.assert_array_equal(easy.positive, hard.positive)
+    for query, right in enumerate(LABELS):
+        wrong = sorted(set(range(12)) - {*right})
+        assert easy.positive[query] in set(right) - {-1}
+        assert easy.negative[query] in wrong
+        assert hard.negative[query] == max(wrong, key=lambda x: QUERIES[query] @ THETA[x])
+    easy, hard = (
+        triples(QUERIES, LABELS, THETA, negatives=kind, n=7, seed=3) for kind in ("random", "hard")
+    )
+    assert len(set(easy.query.tolist())) == 7
+    np.testing.assert_array_equal(easy.query, hard.query)
+    np.testing.assert_array_equal(easy.positive, hard.positive)
 
 
 def test_every_right_and_every_wrong_tool_can_be_drawn():
@@ -266,15 +255,6 @@ def test_every_right_and_every_wrong_tool_can_be_drawn():
     drawn = [triples(QUERIES[:1], labels, THETA, negatives="random", seed=s) for s in range(300)]
     assert {int(one.positive[0]) for one in drawn} == {1, 3}
     assert {int(one.negative[0]) for one in drawn} == set(range(12)) - {1, 3}
-
-
-def test_both_kinds_of_negatives_are_of_the_same_queries_and_positives():
-    easy, hard = (
-        triples(QUERIES, LABELS, THETA, negatives=kind, n=7, seed=3) for kind in ("random", "hard")
-    )
-    assert len(set(easy.query.tolist())) == 7
-    np.testing.assert_array_equal(easy.query, hard.query)
-    np.testing.assert_array_equal(easy.positive, hard.positive)
 
 
 def test_the_change_of_the_cosine_by_hand():
@@ -288,18 +268,12 @@ def test_the_change_of_the_cosine_by_hand():
     np.testing.assert_allclose(then.margin - first.margin, [0.4], atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_wrong_settings_of_triples_are_refused():
+    for settings, message in [
         ({"negatives": "near"}, "negatives must be one of random, hard, got near"),
         ({"negatives": "hard", "n": 41}, "n must be None or in 1 .. 40, got 41"),
-    ],
-)
-def test_wrong_settings_of_triples_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        triples(QUERIES, LABELS, THETA, **settings)
-
-
-def test_a_query_that_needs_every_tool_has_no_negative():
+    ]:
+        with pytest.raises(ValueError, match=message):
+            triples(QUERIES, LABELS, THETA, **settings)
     with pytest.raises(ValueError, match="query 1 needs every tool"):
         triples(QUERIES[:2], np.array([[0, -1], [1, 0]]), THETA[:2], negatives="random")

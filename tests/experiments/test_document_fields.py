@@ -12,9 +12,8 @@ from experiments.document_fields.__main__ import coverage, lengths
 from jaxret import data, encoders
 from jaxret.data.templates import template
 from jaxret.documents import original
-from jaxret.documents.expansion import read_verdict
-from jaxret.llm import Chat, Endpoint
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused
+from tests.experiments.conftest import write_data
 from tests.fake_llm import Reply, serving
 
 OTHER = [
@@ -31,11 +30,8 @@ def configure(directory, *overrides):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    (folder / "other").mkdir()
-    tools = [json.dumps({"id": str(i), "documentation": x}) for i, x in enumerate(OTHER)]
-    (folder / "other" / "tools.jsonl").write_text("\n".join(tools))
-    query = {"id": "q", "query": "Pay Ann", "labels": ["0"]}
-    (folder / "other" / "queries.jsonl").write_text(json.dumps(query))
+    tools = [{"id": str(i), "documentation": document} for i, document in enumerate(OTHER)]
+    write_data(folder / "other", tools, [{"id": "q", "query": "Pay Ann", "labels": ["0"]}])
     return folder
 
 
@@ -61,65 +57,47 @@ def test_coverage_and_audit_of_a_data_set_are_those_by_hand(finished):
 def test_lengths_are_those_of_huggingface_and_nothing_is_cut_before(finished):
     _, results = finished
     tokenizer = AutoTokenizer.from_pretrained(encoders.load_encoder("minilm").directory)
-    texts = {
-        text: [template(name)(document) for document in data.load("deskbank").documents]
-        for text, name in (("original", "full"), ("expanded", "expanded"))
-    }
-    for text, some in texts.items():
-        lengths = np.array([len(tokenizer(one)["input_ids"]) for one in some])
+    documents = data.load("deskbank").documents
+    for text, name in (("original", "full"), ("expanded", "expanded")):
+        lengths = np.array([len(tokenizer(template(name)(x))["input_ids"]) for x in documents])
         assert results[f"deskbank/tokens/{text}"] == pytest.approx(lengths.mean())
         assert results[f"deskbank/cut/{text}"] == pytest.approx((lengths > 256).mean())
     gap = results["deskbank/tokens/expanded"] - results["deskbank/tokens/original"]
     assert results["deskbank/tokens/profile"] == pytest.approx(gap)
 
 
-def test_expansion_makes_deskbank_complete_by_rules(finished):
-    _, results = finished
-    assert results["deskbank/incomplete/original"] == 1.0
-    assert results["deskbank/incomplete/expanded"] == 0.0
-
-
-def test_figures_are_there_and_a_finished_run_is_only_read(finished, folder, capsys):
+def test_expansion_completes_deskbank_and_a_finished_run_is_only_read(finished, folder, capsys):
     directory, results = finished
+    assert results["deskbank/incomplete/original"] == 1.0  # by rules
+    assert results["deskbank/incomplete/expanded"] == 0.0
     assert {path.name for path in directory.glob("*.png")} == {"coverage.png", "tokens.png"}
     cfg = configure(directory, f"folder={folder}", "more=[other]")
     assert document_fields.main(cfg) == results
     assert "finished before" in capsys.readouterr().out
 
 
-def test_a_language_model_judges_a_sample(tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
-
+def test_a_language_model_judges_a_sample(tmp_path, key):
     def answer(messages, _):
         return Reply("true" if "tool_profile" in messages[-1]["content"] else "false")
 
     with serving(answer) as server:
-        results = document_fields.main(
-            configure(
-                tmp_path / "run",
-                *("judge=llm", "sample=5", f"llm.base_url={server.url}"),
-                f"cache={tmp_path / 'cache'}",
-            )
-        )
+        asked = ("judge=llm", "sample=5", f"llm.base_url={server.url}")
+        cfg = configure(tmp_path / "run", *asked, f"cache={tmp_path / 'cache'}")
+        results = document_fields.main(cfg)
     assert len(server.requests) == 10
     assert results["deskbank/judged/original"] == 5
     assert results["deskbank/incomplete/original"] == 1.0
     assert results["deskbank/incomplete/expanded"] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("judge=me", "judge must be one of rules, llm, got me"),
-        ("prompts.audit=LICENSE", r"LICENSE: .* lack the placeholders \['document'\]"),
-        ("sample=0", "sample must be >= 1, got 0"),
-        ("more=[ultratool]", r"more=\['ultratool'\] needs folder="),
-    ],
-)
-def test_wrong_settings_are_refused_before_the_run(tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        document_fields.main(configure(tmp_path / "run", override))
-    assert not (tmp_path / "run").exists()
+def test_wrong_settings_are_refused_before_the_run(tmp_path):
+    for override, message in {
+        "judge=me": "judge must be one of rules, llm, got me",
+        "prompts.audit=LICENSE": r"LICENSE: .* lack the placeholders \['document'\]",
+        "sample=0": "sample must be >= 1, got 0",
+        "more=[ultratool]": r"more=\['ultratool'\] needs folder=",
+    }.items():
+        refused(document_fields.main, configure(tmp_path / "run", override), message)
 
 
 DOCUMENTS = (
@@ -130,19 +108,12 @@ DOCUMENTS = (
 )
 
 
-def words(text):
-    return len(text.split())
-
-
 def test_shares_are_those_of_a_count_by_hand():
     found = coverage(DOCUMENTS)
     assert found.kinds == {"object": 2, "python": 1, "text": 1}
     expected = {"name": 3 / 4, "description": 3 / 4, "category": 1 / 4, "method": 1 / 4}
     assert {name: share for name, share in found.share.items() if share} == expected
     assert list(found.unknown.items()) == [("framework", 2), ("year", 1)]
-
-
-def test_an_empty_document_is_named_by_its_place():
     with pytest.raises(ValueError, match="document 1 of 2: a document must hold something"):
         coverage(["text", ""])
     with pytest.raises(ValueError, match="there are no documents"):
@@ -150,7 +121,7 @@ def test_an_empty_document_is_named_by_its_place():
 
 
 def test_lengths_add_up_as_in_table_1():
-    found = lengths(DOCUMENTS, words)
+    found = lengths(DOCUMENTS, lambda text: len(text.split()))
     # The texts are "Name: a Description: One two. Framework: x", "Running text." and "Name: d"; the
     # profile is "Function: Does it. Tags: x y".
     np.testing.assert_array_equal(found.original[[0, 2, 3]], [7, 2, 2])
@@ -188,24 +159,6 @@ def test_the_profile_is_shown_only_for_the_expanded_document():
     assert "terse" not in grown
 
 
-def test_a_model_is_asked_and_one_without_a_verdict_is_left_out(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
-
-    def answer(messages, _):
-        text = messages[-1]["content"]
-        return Reply("true" if "fine" in text else "false" if "poor" in text else "who knows")
-
-    documents = [{"description": word} for word in ("fine", "poor", "poor", "odd")]
-    with serving(answer) as server:
-        chat = Chat(Endpoint(model="m", base_url=server.url, attempts=2))
-        asked = [audit.question(document, expanded=False) for document in documents]
-        verdicts = chat.ask_all(asked, read_verdict, progress=False)
-    assert verdicts == [True, False, False, None]
-    found = audit.incomplete(verdicts, range(4), ["web"] * 4)
-    assert found.mean == pytest.approx(2 / 3)
-    assert found.documents == 3
-
-
 def test_a_sample_takes_so_many_of_each_domain_and_all_of_a_small_one():
     domains = ["web"] * 50 + ["code"] * 3 + ["web"] * 10
     rows = audit.sample(domains, 5, seed=1)
@@ -235,8 +188,14 @@ def test_the_share_is_the_mean_over_domains_and_its_error_that_of_the_draw():
     assert np.mean(errors) == pytest.approx(np.std(shares), rel=0.1)
 
 
+def test_documents_without_a_verdict_are_left_out():
+    found = audit.incomplete([True, False, False, None], range(4), ["web"] * 4)
+    assert found.mean == pytest.approx(2 / 3)
+    assert found.documents == 3
+    with pytest.raises(ValueError, match="no document of domain 'b' was judged"):
+        audit.incomplete([True, None], [0, 1], ["a", "b"])
+
+
 def test_judging_all_documents_has_no_sampling_error_and_judging_one_has_an_unknown_error():
     assert audit.incomplete([True, False], [0, 1], ["a", "a"]).stderr == 0.0
     assert audit.incomplete([True], [0], ["a", "a"]).stderr is None
-    with pytest.raises(ValueError, match="no document of domain 'b' was judged"):
-        audit.incomplete([True, None], [0, 1], ["a", "b"])

@@ -1,13 +1,15 @@
 """Training on one text of the documents and ranking another, on a small world."""
 
-import json
+from itertools import product
 
 import pytest
 
 from experiments import document_training
 from jaxret.runtime.tracking import read_results
-from tests.experiments.configs import config_of, in_world
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import rows_of, write_data
 
+TEXTS = ("full", "expanded")
 SMALL = [
     "documents=[full,expanded]",
     "cuts=[1,3,4]",
@@ -28,12 +30,10 @@ def finished(world, tmp_path_factory):
     """Return the run's directory and its results, with a second data set without profiles."""
     directory = tmp_path_factory.mktemp("document_training")
     other = directory / "other"
-    other.mkdir()
-    tools = [json.loads(x) for x in (world / "data" / "tools.jsonl").read_text().splitlines()[:9]]
+    tools = rows_of(world / "data" / "tools.jsonl")[:9]
     lines = [{"id": t["id"], "documentation": t["documentation"]["terse"]} for t in tools]
-    (other / "tools.jsonl").write_text("\n".join(map(json.dumps, lines)))
     queries = [{"id": f"q{i}", "query": t["id"], "labels": [t["id"]]} for i, t in enumerate(tools)]
-    (other / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    write_data(other, lines, queries)
     more = [f"+others.other={other}", "queries=5", f"models={world / 'models'}"]
     cfg = config_of("document_training", *SMALL, *more, *in_world(world, directory))
     document_training.main(cfg)
@@ -41,28 +41,36 @@ def finished(world, tmp_path_factory):
 
 
 def test_every_text_is_ranked_by_every_model(finished):
+    """The pool has four tools, so a reranker's recall at 4 is the encoder's for the first text."""
     _, results = finished
-    for model in ("tool_embed", "cross_encoder"):
-        for trained in ("full", "expanded"):
-            for text in ("full", "expanded"):
-                found = results[f"{model}/trained on {trained}/jsonl/{text}/recall@3"]["values"]
-                assert len(found) == 2
-                assert all(0 <= x <= 1 for x in found)
+    pool = results["encoder/jsonl/full/recall@4"]["mean"]
+    for trained, text in product(TEXTS, TEXTS):
+        for model in ("tool_embed", "cross_encoder"):
+            found = results[f"{model}/trained on {trained}/jsonl/{text}/recall@3"]["values"]
+            assert len(found) == 2
+            assert all(0 <= x <= 1 for x in found)
+        found = results[f"cross_encoder/trained on {trained}/jsonl/{text}/recall@4"]["values"]
+        assert found == pytest.approx([pool, pool])
+    assert results["encoder/jsonl/expanded/recall@4"]["mean"] != pool
     assert len(results["encoder/jsonl/expanded/ndcg@1"]["values"]) == 1
 
 
 @pytest.mark.parametrize("model", ["tool_embed", "cross_encoder"])
 def test_each_model_is_trained_on_its_own_text(finished, model):
     _, results = finished
-    kinds = {kind: f"{model}/trained on {kind}/" for kind in ("full", "expanded")}
-    found = {
-        kind: [results[name]["values"] for name in sorted(results) if name.startswith(start)]
-        for kind, start in kinds.items()
-    }
-    assert found["full"] != found["expanded"]
-    assert len(found["full"]) == len(found["expanded"])
-    of_text = {text: results[f"{kinds['full']}jsonl/{text}/ndcg@4"]["values"] for text in kinds}
-    assert of_text["full"] != of_text["expanded"]
+    full, expanded = (
+        [
+            results[name]["values"]
+            for name in sorted(results)
+            if f"{model}/trained on {kind}/" in name
+        ]
+        for kind in TEXTS
+    )
+    assert full != expanded
+    assert len(full) == len(expanded)
+    ranked = f"{model}/trained on full/jsonl"
+    full, expanded = (results[f"{ranked}/{x}/ndcg@4"]["values"] for x in TEXTS)
+    assert full != expanded
 
 
 def test_documents_without_a_profile_are_ranked_under_the_other_text_alone(finished):
@@ -74,43 +82,24 @@ def test_documents_without_a_profile_are_ranked_under_the_other_text_alone(finis
     assert fifths == pytest.approx(round(fifths))
 
 
-def test_a_reranker_sorts_one_pool_whatever_it_reads(finished):
-    """The pool has four tools, so its recall at 4 is that of the encoder under the first text."""
-    _, results = finished
-    pool = results["encoder/jsonl/full/recall@4"]["mean"]
-    for trained in ("full", "expanded"):
-        for text in ("full", "expanded"):
-            found = results[f"cross_encoder/trained on {trained}/jsonl/{text}/recall@4"]
-            assert found["values"] == pytest.approx([pool, pool])
-    assert results["encoder/jsonl/expanded/recall@4"]["mean"] != pool
-
-
 def test_data_without_any_of_the_texts_is_refused(world, tmp_path):
     folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "tools.jsonl").write_text('{"id": "a", "documentation": "A text."}\n')
-    (folder / "queries.jsonl").write_text('{"id": "q", "query": "Which?", "labels": ["a"]}\n')
+    tools = [{"id": "a", "documentation": "A text."}]
+    write_data(folder, tools, [{"id": "q", "query": "Which?", "labels": ["a"]}])
     more = ["documents=[terse]", f"+others.mine={folder}"]
     cfg = config_of("document_training", *SMALL, *in_world(world, tmp_path), *more)
     with pytest.raises(ValueError, match=r"others.mine: its documents have no terse"):
         document_training.others(cfg)
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("documents=[full,fulll]", "documents must be one of"),
-        ("documents=[]", "documents must be one text or more"),
-        ("cuts=[3,5,20]", r"cuts must be in 1 .. pool=4"),
-        (
-            "recipe=[tool_embed,cross_encoder,mlc]",
-            "recipes.mlc.model must be one of query2desc, dpr",
-        ),
-        ("seeds=0", "seeds must be >= 1"),
-    ],
-)
-def test_wrong_settings_are_refused(world, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        document_training.main(
-            config_of("document_training", *SMALL, *in_world(world, tmp_path), override)
-        )
+def test_wrong_settings_are_refused(world, tmp_path):
+    for override, message in {
+        "documents=[full,fulll]": "documents must be one of",
+        "documents=[]": "documents must be one text or more",
+        "cuts=[3,5,20]": r"cuts must be in 1 .. pool=4",
+        "recipe=[tool_embed,cross_encoder,mlc]": "recipes.mlc.model must be one of query2desc, dpr",
+        "seeds=0": "seeds must be >= 1",
+    }.items():
+        where = in_world(world, tmp_path / "run")
+        cfg = config_of("document_training", *SMALL, *where, override)
+        refused(document_training.main, cfg, message)

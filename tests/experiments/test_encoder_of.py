@@ -39,8 +39,5 @@ def test_devices_share_the_weights_and_give_the_same_vectors(folder, capsys):
         for encoder in (two, one)
     )
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
-
-
-def test_more_devices_than_there_are_is_refused(folder):
     with pytest.raises(ValueError, match="a mesh of run=1 x item=1 x model=64 needs 64 devices"):
         encoder_of(config(folder, devices=64))

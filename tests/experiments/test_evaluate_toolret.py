@@ -1,22 +1,26 @@
-"""ToolRet's protocol, end to end on a small copy, against trec_eval through ir-measures."""
+"""ToolRet's protocol on a small copy, against trec_eval, and other data arranged as a copy."""
 
 import json
 import signal
 from dataclasses import replace
+from itertools import product
 
 import ir_measures
 import numpy as np
 import pytest
 from ir_measures import R, nDCG
 
-from experiments import evaluate_toolret
+from experiments import arrange_toolret, evaluate_toolret
 from experiments.evaluate_toolret import averages, measured
+from jaxret import data
 from jaxret.data.toolret import benchmark
 from jaxret.encoders import encode, load_encoder
 from jaxret.evaluation import metrics
 from jaxret.retrieval.ranking import trec_order
 from jaxret.retrieval.runs import load_run
 from jaxret.runtime.checkpoint import Interrupted
+from tests.experiments.configs import config_of, refused
+from tests.experiments.conftest import rows_of
 from tests.experiments.toolret_copy import QUERIES, TASKS, TOOLS, configure, write_copy
 
 
@@ -34,8 +38,7 @@ def finished(world, copy, tmp_path_factory):
 
 
 def qrels_of(copy, task):
-    lines = (copy / "queries" / task / "queries.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = rows_of(copy / "queries" / task / "queries.jsonl")
     return {r["id"]: {x["id"]: x["relevance"] for x in json.loads(r["labels"])} for r in rows}
 
 
@@ -75,16 +78,14 @@ def test_a_run_file_full_of_ties_is_measured_as_trec_eval_measures_it(copy, tmp_
 def test_the_results_are_what_trec_eval_makes_of_the_run_files(copy, finished):
     directory, results = finished
     ties = 0
-    for name in ("bm25", "minilm"):
-        for setting in ("with", "without"):
-            for task in TASKS:
-                path = directory / "rankings" / name / f"{task}-{setting}.run"
-                scores = [line.split()[4] for line in path.read_text().splitlines()]
-                ties += len(scores) - len(set(scores))
-                for metric, values in judged(path, qrels_of(copy, task)).items():
-                    mean = np.mean(list(values.values()))
-                    got = results[f"{name}/{setting}/task/{task}/{metric}"]
-                    assert got == pytest.approx(mean, abs=1e-6)
+    for name, setting, task in product(("bm25", "minilm"), ("with", "without"), TASKS):
+        path = directory / "rankings" / name / f"{task}-{setting}.run"
+        scores = [line.split()[4] for line in path.read_text().splitlines()]
+        ties += len(scores) - len(set(scores))
+        for metric, values in judged(path, qrels_of(copy, task)).items():
+            mean = np.mean(list(values.values()))
+            got = results[f"{name}/{setting}/task/{task}/{metric}"]
+            assert got == pytest.approx(mean, abs=1e-6)
     assert ties > 50
 
 
@@ -107,31 +108,22 @@ def test_means_by_hand():
     assert "average/m" not in averages({"a": of_tasks["a"]}, categories)
 
 
-@pytest.fixture
-def asked(world, copy, tmp_path):
-    """Make the `World` of a run without running it."""
-    return evaluate_toolret.World(configure(world, copy, tmp_path), None, benchmark(copy))
-
-
-@pytest.mark.parametrize(
-    ("model", "instructed", "bare"),
-    [
-        ("bm25", "Find what serves: mnms. {}", " {}"),
-        ("minilm", "Instruct: Find what serves: mnms.\nQuery: {}", "Instruct: \nQuery: {}"),
-        ("e5_small", "Instruct: Find what serves: mnms.\nquery: {}", "Instruct: \nquery: {}"),
-        ("qwen3_0_6b", "Instruct: Find what serves: mnms.\nQuery:{}", "Instruct: Given what"),
-    ],
-)
-def test_queries_are_joined_with_instructions_as_each_model_reads_them(
-    asked, model, instructed, bare
-):
+def test_queries_are_joined_with_instructions_as_each_model_reads_them(world, copy, tmp_path):
+    asked = evaluate_toolret.World(configure(world, copy, tmp_path), None, benchmark(copy))
     rows = asked.rows["mnms"][:2]  # the first query has no instruction of its own
-    texts = [asked.benchmark.queries[row] for row in rows]
-    assert asked.texts(model, "with", rows)[1] == instructed.format(texts[1])
-    expected = bare.format(texts[0])
-    assert asked.texts(model, "with", rows)[0].startswith(expected)
-    assert asked.texts(model, "without", rows)[0].startswith(expected)
-    assert asked.texts(model, "without", rows)[0].endswith(texts[0])
+    first, second = (asked.benchmark.queries[row] for row in rows)
+    own = "Find what serves: mnms."
+    for model, instructed, bare in [
+        ("bm25", f"{own} {second}", f" {first}"),
+        ("minilm", f"Instruct: {own}\nQuery: {second}", f"Instruct: \nQuery: {first}"),
+        ("e5_small", f"Instruct: {own}\nquery: {second}", f"Instruct: \nquery: {first}"),
+        ("qwen3_0_6b", f"Instruct: {own}\nQuery:{second}", "Instruct: Given what"),
+    ]:
+        with_own, without = (asked.texts(model, setting, rows) for setting in ("with", "without"))
+        assert with_own[1] == instructed
+        assert with_own[0].startswith(bare)
+        assert without[0].startswith(bare)
+        assert without[0].endswith(first)
 
 
 @pytest.mark.slow
@@ -212,27 +204,46 @@ def test_a_limit_draws_some_queries_of_every_task_and_says_how_many(world, copy,
     assert results[name] != other[name]
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("methods=[bm26]", "unknown method 'bm26'; known: bm25, minilm"),
-        ("methods=[]", "methods is empty"),
-        ("models.bm25.model=bm26", r"models.bm25.model must be one of bm25, dense.*'bm26'"),
-        (
-            "models.tool_rank.weights=x methods=[tool_rank]",
-            "models.tool_rank.weights must be one of qwen3_reranker_0_6b",
+def test_wrong_settings_are_refused_before_any_work(world, copy, tmp_path):
+    for override, message in {
+        "methods=[bm26]": "unknown method 'bm26'; known: bm25, minilm",
+        "methods=[]": "methods is empty",
+        "models.bm25.model=bm26": r"models.bm25.model must be one of bm25, dense.*'bm26'",
+        "models.tool_rank.weights=x methods=[tool_rank]": (
+            "models.tool_rank.weights must be one of qwen3_reranker_0_6b"
         ),
-        ("models.minilm.encoder=mini", "models.minilm.encoder must be one of minilm"),
-        ("models.bm25.template=x", r"models.bm25.template must hold \{query\}"),
-        ("methods=[run]", "models.run.path must name a folder, got None"),
-        ("methods=[cross_encoder]", "models.cross_encoder.path must name a folder"),
-        ("methods=[tool_rank] models.tool_rank.prompt=LICENSE", r"lack .*\['document', 'query'\]"),
-        ("pool=some", "pool must be one of all, category, got some"),
-        ("k=21", "k must be at most depth, 20, got 21"),
-        ("limit=0", "limit must be null or >= 1, got 0"),
-    ],
-)
-def test_wrong_settings_are_refused_before_any_work(world, copy, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        evaluate_toolret.main(configure(world, copy, tmp_path / "run", *override.split()))
-    assert not (tmp_path / "run").exists()
+        "models.minilm.encoder=mini": "models.minilm.encoder must be one of minilm",
+        "models.bm25.template=x": r"models.bm25.template must hold \{query\}",
+        "methods=[run]": "models.run.path must name a folder, got None",
+        "methods=[cross_encoder]": "models.cross_encoder.path must name a folder",
+        "methods=[tool_rank] models.tool_rank.prompt=LICENSE": r"lack .*\['document', 'query'\]",
+        "pool=some": "pool must be one of all, category, got some",
+        "k=21": "k must be at most depth, 20, got 21",
+        "limit=0": "limit must be null or >= 1, got 0",
+    }.items():
+        cfg = configure(world, copy, tmp_path / "run", *override.split())
+        refused(evaluate_toolret.main, cfg, message)
+
+
+def arranged_deskbank(path, *more):
+    desk = "tasks={desk:{source:{name:deskbank},category:customized,instruction:Find it.}}"
+    cfg = config_of("arrange_toolret", f"path={path}", "~tasks", f"+{desk}", *more)
+    arrange_toolret.main(cfg)
+    return benchmark(path)
+
+
+def test_a_data_set_is_arranged_as_a_copy_with_and_without_profiles(tmp_path):
+    bank = data.load("deskbank")
+    plain = arranged_deskbank(tmp_path / "plain")
+    expanded = arranged_deskbank(tmp_path / "expanded", "expanded=true")
+    assert plain.queries == bank.queries
+    assert plain.tasks == {"desk": "customized"}
+    np.testing.assert_array_equal(plain.dataset.labels, bank.labels)
+    for copied in (plain, expanded):
+        documents = zip(copied.dataset.documents, bank.documents, strict=True)
+        for text, document in documents:
+            left_out = {"terse", "domain"} | ({"tool_profile"} if copied is plain else set())
+            wanted = {key: value for key, value in document.items() if key not in left_out}
+            assert json.loads(text) == wanted
+    with pytest.raises(ValueError, match="plain exists: give the name of a new folder"):
+        arranged_deskbank(tmp_path / "plain")

@@ -17,38 +17,34 @@ from experiments.review_documents import __main__ as review_documents
 from experiments.review_documents.page import QUESTIONS
 from jaxret import data
 from jaxret.data.templates import template
+from jaxret.runtime.files import write_json_lines
 from tests.experiments.configs import config_of
+from tests.experiments.conftest import rows_of, write_data
 from tests.experiments.processes import start
 from tests.fake_llm import Reply, serving
 
+pytestmark = pytest.mark.usefixtures("key")
 TOOLS = 8
 BAD = {"tool-2": "no JSON", "tool-5": '{"function": "", "tags": []}'}  # answers of the first model
 HOPELESS = "tool-5"  # fails with the second model, too
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+def documented(i):
+    return {"id": f"tool-{i}", "documentation": {"name": f"tool-{i}", "description": f"Does {i}."}}
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Write tools, one with an old profile, one with plain text and one with JSON as a string."""
-    tools = [
-        {"id": f"tool-{i}", "documentation": {"name": f"tool-{i}", "description": f"Does {i}."}}
-        for i in range(TOOLS)
-    ]
+    tools = [documented(i) for i in range(TOOLS)]
     tools[0] |= {"tool_profile": {"function": "Old news."}, "terse": "Short.", "domain": "things"}
     tools[3]["documentation"] = "This is tool-3."
-    tools[4]["documentation"] = json.dumps({"name": "tool-4", "description": "Does 4."})
+    tools[4]["documentation"] = json.dumps(tools[4]["documentation"])
     queries = [
         {"id": f"q{i}", "query": f"do {i}", "labels": [f"tool-{i}"], "split": "test", "question": i}
         for i in range(TOOLS)
     ]
-    for name, rows in {"tools": tools, "queries": queries}.items():
-        path = tmp_path / "data" / f"{name}.jsonl"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_data(tmp_path / "data", tools, queries)
     return tmp_path
 
 
@@ -68,7 +64,7 @@ def answer(messages, number):
     return Reply(json.dumps(profile(tool)))
 
 
-def overrides(folder, server, *more):
+def overrides(folder, server):
     return [
         "dataset=jsonl",
         f"dataset.path={folder / 'data'}",
@@ -78,52 +74,39 @@ def overrides(folder, server, *more):
         "llm.concurrency=1",
         "price.judge={prompt: 1.0, completion: 2.0}",
         "sample=4",
-        *more,
     ]
 
 
 def configure(folder, server, *more):
-    settings = [f"directory={folder / 'run'}", *overrides(folder, server, *more)]
-    return config_of("expand_documents", *settings)
+    where = f"directory={folder / 'run'}"
+    return config_of("expand_documents", where, *overrides(folder, server), *more)
 
 
-def rows(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def provenance(folder):
+    return json.loads((folder / "run/expanded/provenance.json").read_text())["stages"]
 
 
-def test_bad_documents_are_expanded_from_their_one_line_alone(folder):
-    path = folder / "data" / "tools.jsonl"
-    tools = [
-        {"id": f"tool-{i}", "terse": f"Short {i}."}
-        | {"documentation": {"name": f"tool-{i}", "description": f"Does {i}."}}
-        for i in range(TOOLS)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in tools))
+def test_bad_documents_are_expanded_from_their_one_line_alone_up_to_the_limit(folder):
+    tools = [documented(i) | {"terse": f"Short {i}."} for i in range(TOOLS)]
+    write_json_lines(folder / "data" / "tools.jsonl", tools)
     with serving(answer) as server:
-        expand_documents.main(configure(folder, server, "terse=true", "limit=2"))
+        results = expand_documents.main(configure(folder, server, "terse=true", "limit=2"))
         asked = [request["messages"][1]["content"] for request in server.requests]
     assert all("Short " in text and "Does 0." not in text for text in asked)
+    assert (results["expanded"], results["failed/not_asked"]) == (2, 6)
     expanded = data.load("jsonl", folder / "run/expanded").documents
+    assert len(expanded) == TOOLS
     bad = "Name: tool-0 Description: Short 0."
     assert template("full")(expanded[0]) == bad
     assert template("expanded")(expanded[0]).startswith(f"{bad} Function: Does what")
-
-
-def test_bad_documents_must_be_there(folder):
-    with serving(answer) as server, pytest.raises(ValueError, match="without a terse version"):
-        expand_documents.main(configure(folder, server, "terse=true"))
-    assert not server.requests
 
 
 def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, capsys):
     with serving(answer) as server:
         results = expand_documents.main(configure(folder, server))
     before, after = (data.load("jsonl", folder / where) for where in ("data", "run/expanded"))
-    assert (after.tool_ids, after.queries, after.split) == (
-        before.tool_ids,
-        before.queries,
-        before.split,
-    )
+    assert after.tool_ids == before.tool_ids
+    assert (after.queries, after.split) == (before.queries, before.split)
     np.testing.assert_array_equal(after.labels, before.labels)
     full, expanded = template("full"), template("expanded")
     for tool, old, new in zip(before.tool_ids, before.documents, after.documents, strict=True):
@@ -132,48 +115,45 @@ def test_the_data_set_is_read_as_it_is_and_failures_keep_their_document(folder, 
         assert expanded(new) == full(old) + ("" if tool == HOPELESS else added)
     assert template("terse")({"name": "tool-0"} | after.documents[0]) == "tool-0: Short."
 
-    tools = rows(folder / "run/expanded/tools.jsonl")
+    tools = rows_of(folder / "run/expanded/tools.jsonl")
     assert tools[1]["tool_profile"]["example_usage"] == profile("tool-1")["example_usage"]
-    [failure] = rows(folder / "run/expanded/failures.jsonl")
+    [failure] = rows_of(folder / "run/expanded/failures.jsonl")
     assert (failure["id"], failure["kind"], failure["rounds"]) == (HOPELESS, "rules", 2)
     assert "function says nothing" in failure["reason"]
 
     assert (results["tools"], results["expanded"], results["refined"]) == (8, 7, 1)
-    assert (results["failed/rules"], results["expand/bad_json"], results["expand/rules"]) == (
-        1,
-        1,
-        1,
-    )
+    assert all(results[name] == 1 for name in ("failed/rules", "expand/bad_json", "expand/rules"))
     assert results["judge/prompt_tokens"] == 7 * 7
     assert results["judge/cost"] == pytest.approx((49 * 1.0 + 21 * 2.0) / 1e6)
     assert "expand/cost" not in results
     assert "cost unknown; problems: bad_json 1, rules 1" in capsys.readouterr().out
 
-    sample = rows(folder / "run/sample.jsonl")
+    sample = rows_of(folder / "run/sample.jsonl")
     assert len({one["id"] for one in sample}) == 4
     assert HOPELESS not in {one["id"] for one in sample}
     for one in sample:
         assert one["profile"] == profile(one["id"])
-    provenance = json.loads((folder / "run/expanded/provenance.json").read_text())
-    assert provenance["stages"]["refine"]["model"] == "gpt-4o-2024-08-06"
-    assert set(provenance["stages"]["refine"]["prompts"]) == {
-        "expand.txt",
-        "refine.txt",
-        "shorten.txt",
-    }
+    refine = provenance(folder)["refine"]
+    assert refine["model"] == "gpt-4o-2024-08-06"
+    assert set(refine["prompts"]) == {"expand.txt", "refine.txt", "shorten.txt"}
 
 
-def test_a_model_given_for_all_stages_replaces_their_own(folder):
-    settings = ("llm.model=one", "llm.format=schema", "+stages.judge.max_tokens=8", "limit=1")
+def test_a_users_model_and_prompt_replace_those_of_the_stages(folder):
+    file = folder / "mine.txt"
+    file.write_text("Mine.\n---\n$document")
+    settings = ["llm.model=one", "llm.format=schema", "+stages.judge.max_tokens=8"]
     with serving(answer) as server:
-        expand_documents.main(configure(folder, server, *settings))
+        given = [*settings, "limit=1", f"prompts.expand={file}"]
+        expand_documents.main(configure(folder, server, *given))
     writer, judge = server.requests
     assert writer["model"] == judge["model"] == "one"
     assert "max_tokens" not in writer
     assert judge["max_tokens"] == 8
     assert writer["response_format"]["type"] == "json_schema"
-    provenance = json.loads((folder / "run/expanded/provenance.json").read_text())
-    assert {stage["model"] for stage in provenance["stages"].values()} == {"one"}
+    assert writer["messages"][0]["content"] == "Mine."
+    assert {stage["model"] for stage in provenance(folder).values()} == {"one"}
+    used, ours = provenance(folder)["expand"]["prompts"], expand_documents.OURS.expand.sha256
+    assert used["expand.txt"] == hashlib.sha256(file.read_bytes()).hexdigest() != ours
 
 
 @pytest.mark.slow
@@ -182,12 +162,8 @@ def test_a_run_that_was_killed_resumes_and_asks_nothing_twice(folder):
         return answer(messages, number)._replace(delay=600.0 if number > 4 else 0.0)
 
     with serving(slow) as server:
-        process = start(
-            "experiments.expand_documents",
-            *overrides(folder, server),
-            f"hydra.run.dir={folder / 'run'}",
-        )
-        with process:
+        where = f"hydra.run.dir={folder / 'run'}"
+        with start("experiments.expand_documents", *overrides(folder, server), where) as process:
             end = time.monotonic() + 300  # a busy machine starts slowly
             while len(server.requests) < 6:
                 assert process.poll() is None, process.stdout.read()
@@ -239,39 +215,21 @@ def test_a_dry_run_shows_the_first_prompt_and_sends_nothing(folder, capsys, monk
     assert "nothing was sent" in said
 
 
-def test_a_users_prompt_is_sent_and_its_hash_is_in_the_provenance(folder):
-    file, ours = folder / "mine.txt", expand_documents.OURS.expand.sha256
-    file.write_text("Mine.\n---\n$document")
+def test_wrong_settings_are_refused_before_anything_is_asked(folder):
+    wrong = {
+        "prompts.judge=LICENSE": r"LICENSE: .* lack .*\['document', 'profile'\]",
+        "limit=0": "limit must be >= 1 or null, got 0",
+        "sample=-1": "sample must be >= 0, got -1",
+        "rounds=-1": "rounds must be >= 0, got -1",
+        "verdicts=0": "verdicts must be >= 1, got 0",
+        "confirm=[tags]": r"confirm must be some of when_to_use, limitation, got tags",
+        "+stages.judge.temperature=-1": "temperature must be >= 0, got -1",
+        "terse=true": "without a terse version",
+    }
     with serving(answer) as server:
-        expand_documents.main(configure(folder, server, "limit=1", f"prompts.expand={file}"))
-        assert server.requests[0]["messages"][0]["content"] == "Mine."
-    provenance = json.loads((folder / "run/expanded/provenance.json").read_text())
-    used = provenance["stages"]["expand"]["prompts"]["expand.txt"]
-    assert used == hashlib.sha256(file.read_bytes()).hexdigest() != ours
-
-
-def test_tools_beyond_the_limit_are_not_asked_for_and_are_listed(folder):
-    with serving(answer) as server:
-        results = expand_documents.main(configure(folder, server, "limit=2"))
-    assert (results["expanded"], results["failed/not_asked"]) == (2, 6)
-    assert len(data.load("jsonl", folder / "run/expanded").documents) == TOOLS
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("prompts.judge=LICENSE", r"LICENSE: .* lack .*\['document', 'profile'\]"),
-        ("limit=0", "limit must be >= 1 or null, got 0"),
-        ("sample=-1", "sample must be >= 0, got -1"),
-        ("rounds=-1", "rounds must be >= 0, got -1"),
-        ("verdicts=0", "verdicts must be >= 1, got 0"),
-        ("confirm=[tags]", r"confirm must be some of when_to_use, limitation, got tags"),
-        ("+stages.judge.temperature=-1", "temperature must be >= 0, got -1"),
-    ],
-)
-def test_a_setting_out_of_its_range_is_refused_before_anything_is_asked(folder, override, message):
-    with serving(answer) as server, pytest.raises(ValueError, match=message):
-        expand_documents.main(configure(folder, server, override))
+        for override, message in wrong.items():
+            with pytest.raises(ValueError, match=message):
+                expand_documents.main(configure(folder, server, override, "again=true"))
     assert server.requests == []
 
 
@@ -280,7 +238,7 @@ def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, monkeyp
     if signal.getsignal(end) is signal.SIG_IGN:
         pytest.skip(f"{end.name} is ignored, as in a shell's background jobs")
     sample = {"id": "a", "document": {"name": "a"}, "profile": profile("tool-1")}
-    (folder / "sample.jsonl").write_text(json.dumps(sample) + "\n")
+    write_json_lines(folder / "sample.jsonl", [sample])
     line = {"id": "a", **dict.fromkeys(QUESTIONS, "ok"), "verdict": "pass", "note": ""}
 
     def answer_and_end(url):
@@ -298,4 +256,4 @@ def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, monkeyp
     finally:
         signal.signal(signal.SIGTERM, before)
     assert "reviewed 1, passed 1" in capsys.readouterr().out
-    assert rows(folder / "reviews.jsonl") == [line | {"reviewer": "B"}]
+    assert rows_of(folder / "reviews.jsonl") == [line | {"reviewer": "B"}]

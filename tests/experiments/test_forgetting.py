@@ -10,13 +10,16 @@ from experiments import forgetting
 from experiments.common.config import plain
 from experiments.common.learners import learner_grid
 from experiments.common.loading import task_of
-from tests.experiments.configs import config_of, in_world
+from jaxret.evaluation import metrics
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
 
+LEARNERS = ("frozen", "greedy", "mapped")
 SMALL = [
     "seeds=2",
     "points=5",
-    "learner=[frozen,greedy,mapped]",
+    f"learner=[{','.join(LEARNERS)}]",
     "learners.greedy.tau=[0.04]",
     "learners.greedy.eta_over_tau=[0.1,0.3]",
     "learners.mapped.tau=[0.04]",
@@ -24,7 +27,6 @@ SMALL = [
     "tsne.tools=10",
     "tsne.queries=30",
 ]
-LEARNERS = ("frozen", "greedy", "mapped")
 
 
 def configure(world, directory, *more):
@@ -43,21 +45,11 @@ def finished(world):
     return world / "forgetting", results, task, jr.Parts(*(mask[0] for mask in masks))
 
 
-def ndcg(theta, queries, labels, k=10):
-    """Compute nDCG from a full sort, for queries with one label or more."""
-    values = []
-    for query, right in zip(queries, labels, strict=True):
-        best = np.argsort(-(theta @ query), kind="stable")[:k]
-        right = right[right >= 0]
-        gains = 1 / np.log2(2 + np.flatnonzero(np.isin(best, right)))
-        values.append(gains.sum() / (1 / np.log2(2 + np.arange(min(k, len(right))))).sum())
-    return np.array(values)
-
-
 def test_curves_of_static_retrieval_are_means_over_the_queries_that_arrived(finished):
-    """Recomputed with NumPy; only the mix of queries changes along the stream."""
+    """Recomputed from a full sort; only the mix of queries changes along the stream."""
     directory, _, task, parts = finished
-    static = ndcg(task.theta, task.queries, task.labels)
+    ranked = np.argsort(-(task.queries @ task.theta.T), axis=1, kind="stable")
+    static = np.asarray(metrics.evaluate_ranking(ranked, task.labels, [10])["ndcg@10"])
     with np.load(directory / "curves.npz") as curves:
         rounds, seen = curves["rounds"], curves["frozen/seen/ndcg@10"]
         ten, held = curves["frozen/first_ten/ndcg@10"], curves["frozen/heldout/ndcg@10"]
@@ -80,10 +72,9 @@ def test_stopping_to_look_changes_nothing_of_what_is_learnt(
     cfg = configure(world, tmp_path)
     grid = learner_grid(learner, plain(cfg.learners)[learner])
     chosen = [results[f"{learner}/tau"], results[f"{learner}/eta"]]
-    streamed, ranked = {
-        "heldout": (parts.training, parts.heldout),
-        "seen": (~parts.validation, ~parts.validation),
-    }[protocol]
+    streamed = ranked = ~parts.validation
+    if protocol == "heldout":
+        streamed, ranked = parts.training, parts.heldout
     run = jr.simulate(grid._replace(settings=np.array([chosen])), task, part=streamed, seeds=2)
     for name, value in jr.evaluate(run, task, ["recall@10", "ndcg@10"], part=ranked).items():
         assert results[f"{learner}/{protocol}/{name}/last"] == pytest.approx(value.mean, abs=2e-3)
@@ -98,19 +89,14 @@ def test_learning_lifts_the_rankings_of_queries_seen_and_moves_rows_towards_them
     assert after - before > others
 
 
-def test_a_learner_that_does_not_learn_forgets_nothing(finished):
-    _, results, _, _ = finished
+def test_learnt_minus_lost_is_the_rise_of_accuracy_and_static_retrieval_forgets_nothing(finished):
+    directory, results, _, _ = finished
+    for learner in LEARNERS:
+        accuracy = step_of(directory, learner)["values"][:, :, 0].mean(axis=(0, 2))
+        rise = results[f"{learner}/learnt"] - results[f"{learner}/lost"]
+        assert rise == pytest.approx(accuracy[-1] - accuracy[0], abs=1e-6)
     for name in ("learnt", "lost", "forgotten", "drop", "moved", "gain/ndcg@10/fall"):
         assert results[f"frozen/{name}"] == pytest.approx(0.0, abs=1e-6)
-
-
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_learnt_minus_lost_is_the_rise_of_accuracy(finished, learner):
-    directory, results, _, _ = finished
-    with np.load(directory / "steps" / f"{learner}.npz") as step:
-        accuracy = step["values"][:, :, 0].mean(axis=(0, 2))
-    rise = results[f"{learner}/learnt"] - results[f"{learner}/lost"]
-    assert rise == pytest.approx(accuracy[-1] - accuracy[0], abs=1e-6)
 
 
 def test_learnt_lost_and_forgotten_queries_are_counted_as_by_hand():
@@ -121,38 +107,25 @@ def test_learnt_lost_and_forgotten_queries_are_counted_as_by_hand():
     # second point on. The fourth was right only under Theta_1, before it arrived.
     curve = forgetting.forgotten(right, rounds)
     np.testing.assert_allclose(curve, [[0, 0, 0.5, 0.5]])
-    found = forgetting.fates(right, rounds)
-    assert {name: value.tolist() for name, value in found.items()} == {
-        "learnt": [0.0],
-        "lost": [0.5],
-        "forgotten": [0.5],
-        "drop": [1.0],  # over the first two queries; the last chunk cannot be forgotten yet
-    }
-    np.testing.assert_allclose(
-        forgetting.seen(right[:, :, None].astype(float), rounds)[0, :, 0], [1.0, 0.5, 0.25]
-    )
-
-
-def test_a_group_that_is_best_at_the_end_has_a_negative_drop():
-    right = np.array([[[0], [0], [0], [1]]], bool)
-    assert forgetting.drop(right, np.array([0, 1, 2, 3])).tolist() == [-1.0]
+    # The drop is over the first two queries; the last chunk cannot be forgotten yet.
+    fates = {"learnt": [0.0], "lost": [0.5], "forgotten": [0.5], "drop": [1.0]}
+    assert forgetting.fates(right, rounds) == fates
+    seen = forgetting.seen(right[:, :, None].astype(float), rounds)[0, :, 0]
+    np.testing.assert_allclose(seen, [1.0, 0.5, 0.25])
+    late = np.array([[[0], [0], [0], [1]]], bool)  # best at the end: a negative drop
+    assert forgetting.drop(late, np.array([0, 1, 2, 3])).tolist() == [-1.0]
 
 
 def test_moments_name_the_deepest_fall_and_not_the_last():
     found = forgetting.moments(np.array([[0.2, 0.5, 0.1, 0.6, 0.4]]))
-    assert found["first"] == 0.2
-    assert found["half"] == 0.1
-    assert found["last"] == 0.4
-    assert found["fall"] == pytest.approx(0.4)
+    assert found == {"first": 0.2, "half": 0.1, "last": 0.4, "fall": pytest.approx(0.4)}
 
 
 def test_queries_are_put_in_the_order_in_which_they_come_first():
     streamed = np.array([True, False, True, True])
     values = np.array([10.0, 20.0, 30.0])[None, None, None]  # values of queries 0, 2 and 3
-    order = np.array([[3, 0, 2, 0, 2, 3]])
-    np.testing.assert_array_equal(
-        forgetting.by_arrival(values, order, streamed)[0, 0, 0], [30.0, 10.0, 20.0]
-    )
+    ordered = forgetting.by_arrival(values, np.array([[3, 0, 2, 0, 2, 3]]), streamed)
+    np.testing.assert_array_equal(ordered[0, 0, 0], [30.0, 10.0, 20.0])
 
 
 def test_mean_cosines_are_those_of_all_pairs():
@@ -170,10 +143,8 @@ def test_mean_cosines_are_those_of_all_pairs():
 
 def test_the_picture_has_tools_before_and_after_among_queries_of_the_stream(finished):
     directory, _, task, parts = finished
-    with np.load(directory / "steps" / "tsne.npz") as step:
-        before, after, asked = np.split(step["points"], [10, 20])
-    with np.load(directory / "steps" / "greedy.npz") as step:
-        rows = step["rows"]
+    before, after, asked = np.split(step_of(directory, "tsne")["points"], [10, 20])
+    rows = step_of(directory, "greedy")["rows"]
     tools = [np.abs(task.theta[:, :2] - place).sum(axis=1).argmin() for place in before]
     np.testing.assert_allclose(task.theta[tools, :2], before, atol=1e-6)
     assert len(set(tools)) == 10
@@ -206,22 +177,15 @@ def test_a_run_is_stopped_while_a_learner_is_followed(world, tmp_path):
         forgetting.main(cfg)
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("points=1", "points must be >= 2, got 1"),
-        ("tsne.tools=-1", "tsne.tools must be >= 0, got -1"),
-        ("tsne.learner=orag", r"tsne.learner must be one of \['frozen', 'greedy', 'mapped'\], got"),
-    ],
-)
-def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        forgetting.main(configure(world, tmp_path / "run", override))
-    assert not (tmp_path / "run").exists()
-
-
-def test_without_scikit_learn_the_extra_is_named(world, tmp_path, monkeypatch):
+def test_wrong_settings_and_a_missing_extra_are_refused_before_any_work(
+    world, tmp_path, monkeypatch
+):
+    for override, message in {
+        "points=1": "points must be >= 2, got 1",
+        "tsne.tools=-1": "tsne.tools must be >= 0, got -1",
+        "tsne.learner=orag": r"tsne.learner must be one of \['frozen', 'greedy', 'mapped'\], got",
+    }.items():
+        refused(forgetting.main, configure(world, tmp_path / "run", override), message)
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ImportError, match=r"jaxret\[tsne\], or leave it out by tsne.tools=0"):
-        forgetting.main(configure(world, tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
+    message = r"jaxret\[tsne\], or leave it out by tsne.tools=0"
+    refused(forgetting.main, configure(world, tmp_path / "run"), message, ImportError)

@@ -15,16 +15,16 @@ from jaxret import data
 from jaxret.data.split import own_split
 from jaxret.llm import Chat, Endpoint, Stage, Wrong, replace_prompts
 from jaxret.runtime.checkpoint import Interrupted
-from tests.experiments.configs import config_of, in_world
-from tests.experiments.conftest import TOOLS
+from jaxret.runtime.files import write_json_lines
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import TOOLS, rows_of
 from tests.fake_llm import Reply, serving
 from tests.fake_writer import Writer, draft, offered
 
+pytestmark = pytest.mark.usefixtures("key")
 SMALL = ["tracking=files", "generate.iterations=3", "generate.batch=12", "judge.pairs=5"]
-
-
-def configure(name, directory, *more):
-    return config_of(name, f"directory={directory}", *more)
+PRICE = ["price.write={prompt: 2, completion: 10}"]
+PAIRS = [("Plain words.", "do it"), ("do that", "A longer wish."), ("same", "same"), ("ab", "b")]
 
 
 def generation(world, directory, server, *more):
@@ -32,11 +32,12 @@ def generation(world, directory, server, *more):
         "dataset.name=desk",
         f"dataset.path={world / 'data' / 'tools.jsonl'}",
         f"cache={directory / 'cache'}",
+        f"directory={directory / 'run'}",
         f"llm.base_url={server.url}",
         "llm.retries=0",
         "llm.concurrency=1",
     ]
-    return configure("generate_queries", directory / "run", *SMALL, *where, *more)
+    return config_of("generate_queries", *SMALL, *where, *more)
 
 
 def faults(stage, number, messages):
@@ -56,9 +57,6 @@ def finished(world, tmp_path_factory):
     return directory / "run", results, len(server.requests)
 
 
-PRICE = ["price.write={prompt: 2, completion: 10}"]
-
-
 def test_a_run_leaves_a_data_set_with_three_parts_and_says_what_it_took(finished):
     directory, results, _ = finished
     dataset = data.load("jsonl", directory / "data")
@@ -72,14 +70,10 @@ def test_a_run_leaves_a_data_set_with_three_parts_and_says_what_it_took(finished
     assert results["failures/write/lost"] == 1
     assert results["tokens/write/prompt"] == (36 + 2) * 7
     assert results["cost/write"] == pytest.approx(38 * (7 * 2 + 3 * 10) / 1e6)
-    first = json.loads((directory / "pairs.jsonl").read_text().splitlines()[0])
+    first = rows_of(directory / "pairs.jsonl")[0]
     assert set(first["tools"]) <= set(dataset.tool_ids)
     assert json.loads((directory / "statistics.json").read_text())["queries"] == 35
-
-
-def test_a_judge_that_prefers_long_queries_prefers_polished_ones(finished):
-    _, results, _ = finished
-    assert results["judge/overall/win"] == 1.0
+    assert results["judge/overall/win"] == 1.0  # the judge prefers long queries: polished ones
     assert results["judge/naturalness/position"] == 0.0
     assert results["failures/judge/not_json"] == 3
 
@@ -102,7 +96,6 @@ def test_learners_take_the_data_set_as_it_is(world, finished, tmp_path):
 def test_a_run_that_is_stopped_resumes_with_the_same_data_and_repeats_no_call(
     world, finished, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
     directory, results, requests = finished
     writer, pause = Writer(faults), generate_queries.RunDirectory.pause
 
@@ -145,48 +138,35 @@ def test_a_dry_run_says_what_it_would_cost_and_sends_nothing(world, tmp_path, ca
     assert "nothing was sent" in said
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("dataset.path=null", "dataset.name is 'desk': give dataset.path"),
-        ("prompts.polish=LICENSE", r"LICENSE: .* lack .*\['functions', 'instruction'\]"),
-        ("generate.offered=25", r"offered must be in \[1, 24\], the tools, got 25"),
-        ("judge.pairs=-1", "judge.pairs must be >= 0, got -1"),
-        ("split.test=0.9", "split must be positive, sum below 1"),
-        ("llm.key_variable=NO_KEY", "set the variable NO_KEY"),
-    ],
-)
-def test_wrong_settings_are_refused_before_any_work(
-    world, tmp_path, monkeypatch, override, message
-):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path):
+    wrong = {
+        "dataset.path=null": "dataset.name is 'desk': give dataset.path",
+        "prompts.polish=LICENSE": r"LICENSE: .* lack .*\['functions', 'instruction'\]",
+        "generate.offered=25": r"offered must be in \[1, 24\], the tools, got 25",
+        "judge.pairs=-1": "judge.pairs must be >= 0, got -1",
+        "split.test=0.9": "split must be positive, sum below 1",
+        "llm.key_variable=NO_KEY": "set the variable NO_KEY",
+    }
     with serving(Writer()) as server:
-        cfg = generation(world, tmp_path, server, override)
-        with pytest.raises(ValueError, match=message):
-            generate_queries.main(cfg)
+        for override, message in wrong.items():
+            refused(generate_queries.main, generation(world, tmp_path, server, override), message)
     assert not server.requests
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_catalogue_is_written_with_its_counts_beside_the_authors(tmp_path):
-    theirs = tmp_path / "tools_numpy.jsonl"
     names = ["numpy.linalg.inv", "numpy.mgrid", "numpy.sort"]
-    theirs.write_text("".join(json.dumps({"id": name}) + "\n" for name in names))
-    cfg = configure("build_catalogue", tmp_path / "run", "tracking=files", f"authors={tmp_path}")
-    results = build_catalogue.main(cfg)
-    tools = (tmp_path / "run" / "numpy" / "tools.jsonl").read_text().splitlines()
+    write_json_lines(tmp_path / "tools_numpy.jsonl", [{"id": name} for name in names])
+    where = [f"directory={tmp_path / 'run'}", f"authors={tmp_path}"]
+    results = build_catalogue.main(config_of("build_catalogue", "tracking=files", *where))
+    tools = rows_of(tmp_path / "run" / "numpy" / "tools.jsonl")
     assert results["numpy, all/tools"] == len(tools)
     assert (results["numpy, all/authors"], results["numpy, all/both"]) == (3, 2)
     assert (results["numpy/authors"], results["numpy/both"]) == (2, 1)
     assert results["numpy.linalg/authors"] == results["numpy.linalg/both"] == 1
 
 
-PAIRS = [("Plain words.", "do it"), ("do that", "A longer wish."), ("same", "same"), ("ab", "b")]
-
-
-def verdicts(pick, monkeypatch, pairs=PAIRS, **options):
-    """Return a function that judges pairs; the verdict of a pair is A, B, tie or invalid text."""
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
+def verdicts(pick, pairs=PAIRS, **options):
+    """Judge pairs by a function of both texts, whose verdict is A, B, tie or invalid text."""
 
     def answer(messages, i):
         said = pick(*re.findall(r"Request [AB]: (.*)", messages[1]["content"]))
@@ -198,11 +178,11 @@ def verdicts(pick, monkeypatch, pairs=PAIRS, **options):
     return found, len(server.requests)
 
 
-def test_a_users_prompt_for_the_judge_is_sent(monkeypatch, tmp_path):
+def test_a_users_prompt_for_the_judge_is_sent(tmp_path):
     (tmp_path / "mine").write_text("Mine.\n---\nRequest A: <$first>\nRequest B: <$second>")
     prompt = replace_prompts({"": judge.PROMPT}, {"": tmp_path / "mine"})[""]
     seen = []
-    verdicts(lambda a, b: seen.append((a, b)) or "A", monkeypatch, [("x", "y")], prompt=prompt)
+    verdicts(lambda a, b: seen.append((a, b)) or "A", [("x", "y")], prompt=prompt)
     assert sorted(seen) == [("<x>", "<y>"), ("<y>", "<x>")]
 
 
@@ -210,45 +190,42 @@ def rates(found):
     return {name: rows.tolist() for name, rows in judge.outcomes(found).items()}
 
 
-def test_a_fair_judge_gives_wins_and_losses_in_both_orders(monkeypatch):
+def test_a_fair_judge_gives_wins_and_losses_in_both_orders():
     def longer(a, b):
         return "tie" if len(a) == len(b) else "A" if len(a) > len(b) else "B"
 
-    found, asked = verdicts(longer, monkeypatch)
+    found, asked = verdicts(longer)
     assert asked == 2 * len(PAIRS) - 1  # (same, same) is one prompt in both orders
+    expected = {"win": [1, 0, 0, 1], "loss": [0, 1, 0, 0], "tie": [0, 0, 1, 0], "position": [0] * 4}
     for criterion in CRITERIA:
-        assert rates(found)[f"{criterion}/win"] == [1, 0, 0, 1]
-        assert rates(found)[f"{criterion}/loss"] == [0, 1, 0, 0]
-        assert rates(found)[f"{criterion}/tie"] == [0, 0, 1, 0]
-        assert rates(found)[f"{criterion}/position"] == [0, 0, 0, 0]
+        for outcome, values in expected.items():
+            assert rates(found)[f"{criterion}/{outcome}"] == values
 
 
-def test_a_judge_with_position_bias_gives_ties_and_its_bias_is_reported(monkeypatch):
-    found, _ = verdicts(lambda a, b: "A", monkeypatch)
+def test_a_judge_with_position_bias_gives_ties_and_its_bias_is_reported():
+    found, _ = verdicts(lambda a, b: "A")
     assert rates(found)["overall/tie"] == [1, 1, 1, 1]
     assert rates(found)["overall/position"] == [1, 1, 1, 1]
-
-
-def test_half_a_verdict_is_a_tie_without_bias():
+    # Half a verdict is a tie without bias.
     forward, backward = (np.array([[v] * 4 for v in some]) for some in ([1, 0, -1], [0, 1, 0]))
     found = rates(Verdicts(forward, backward, failures={}))
     assert found["fluency/tie"] == [1, 1, 1]
     assert found["fluency/win"] == found["fluency/loss"] == found["fluency/position"] == [0, 0, 0]
 
 
-def test_a_judge_that_says_neither_is_asked_again_and_then_its_pair_is_left_out(monkeypatch):
+def test_a_judge_that_says_neither_is_asked_again_and_then_its_pair_is_left_out():
     def confused(a, b):
         return "both" if {a, b} == {"ab", "b"} else "A" if a > b else "B"
 
-    found, _ = verdicts(confused, monkeypatch)
+    found, _ = verdicts(confused)
     assert len(found.forward) == 3
     assert found.failures == {"verdict": 4, "lost": 2}
 
 
-@pytest.mark.parametrize("said", ['{"naturalness": "A"}', "A", '{"overall": 1}'])
-def test_a_verdict_needs_every_criterion(said):
-    with pytest.raises(Wrong):
-        judge.check(said)
+def test_a_verdict_needs_every_criterion():
+    for said in ('{"naturalness": "A"}', "A", '{"overall": 1}'):
+        with pytest.raises(Wrong):
+            judge.check(said)
 
 
 def test_queries_functions_and_pairs_of_functions_are_counted():

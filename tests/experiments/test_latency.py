@@ -8,32 +8,26 @@ import pytest
 from experiments import latency
 from experiments.common.run_directory import open_run
 from experiments.retrieval.bench import Bench
-from tests.experiments.configs import config_of, in_world
+from tests.experiments.configs import SMALL_CROSS_ENCODER, config_of, in_world, refused
+from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
 
 METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")
+SMALL = [
+    "document=full",
+    f"methods=[{','.join(METHODS)}]",
+    "queries=8",
+    "learner=[greedy,mapped]",
+    "online={exposures:1,seeds:1,k:10,chunk:128}",
+    *(f"learners.{name}.tau=[0.04]" for name in ("greedy", "mapped")),
+    *(f"learners.{name}.eta_over_tau=[0.04]" for name in ("greedy", "mapped")),
+    *SMALL_CROSS_ENCODER,
+]
 
 
 def configure(world, directory, *more):
-    small = [
-        *in_world(world, directory),
-        "document=full",
-        f"methods=[{','.join(METHODS)}]",
-        "queries=8",
-        "learner=[greedy,mapped]",
-        "online={exposures:1,seeds:1,k:10,chunk:128}",
-        *(
-            f"learners.{name}.{x}=[0.04]"
-            for name in ("greedy", "mapped")
-            for x in ("tau", "eta_over_tau")
-        ),
-        "recipes.cross_encoder.layers=1",
-        "recipes.cross_encoder.epochs=0.1",
-        "recipes.cross_encoder.limit=16",
-        "recipes.cross_encoder.document_limit=16",
-        f"models={world / 'models_of_latency'}",
-    ]
-    return config_of("latency", *small, *more)
+    models = f"models={world / 'models_of_latency'}"
+    return config_of("latency", *SMALL, *in_world(world, directory), models, *more)
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +42,9 @@ def test_every_method_has_quality_and_time(finished):
         low, middle, high = (results[f"{name}/{column}"] for column in latency.COLUMNS)
         assert 0 < low <= middle <= high
         assert 0 <= results[f"{name}/recall@10"] <= 1
-    with np.load(directory / "steps" / "latency.npz") as times:
-        assert set(times) == set(METHODS)
-        assert all(len(times[name]) == 8 for name in METHODS)
-        middle = np.median(times["refit"])
-    assert results["refit/milliseconds/median"] == pytest.approx(middle)
+    times = step_of(directory, "latency")
+    assert {name: len(values) for name, values in times.items()} == dict.fromkeys(METHODS, 8)
+    assert results["refit/milliseconds/median"] == pytest.approx(np.median(times["refit"]))
     for file in latency.FIGURES:
         assert (directory / f"{file}.png").stat().st_size > 10_000
 
@@ -68,8 +60,8 @@ def test_timed_methods_rank_as_tested_ones_and_load_the_trained_models(world, fi
         for name in METHODS:
             answer = latency.answer(bench, name, seed=0, most=10)
             found = answer(bench.texts(bench.parts.test[:5])).scores[:, :10]
-            with np.load(directory / "steps" / f"{name}-0-test.npz") as tested:
-                np.testing.assert_allclose(found, tested["scores"][:5, :10], atol=1e-5)
+            tested = step_of(directory, f"{name}-0-test")["scores"][:5, :10]
+            np.testing.assert_allclose(found, tested, atol=1e-5)
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("_CHECKPOINT*")}
 
 
@@ -114,14 +106,9 @@ def test_each_query_is_timed_alone_in_an_order_of_its_own_after_all_were_seen():
     assert np.median(times["fast"]) < 10
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("queries=0", "queries must be >= 1, got 0"),
-        ("methods=[fastest]", "unknown method 'fastest'; known: bm25"),
-    ],
-)
-def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        latency.main(configure(world, tmp_path / "run", override))
-    assert not (tmp_path / "run").exists()
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path):
+    for override, message in {
+        "queries=0": "queries must be >= 1, got 0",
+        "methods=[fastest]": "unknown method 'fastest'; known: bm25",
+    }.items():
+        refused(latency.main, configure(world, tmp_path / "run", override), message)

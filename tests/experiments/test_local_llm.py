@@ -1,5 +1,7 @@
-"""The local LLM server: start, reuse, refusal, crash and stop, with a script as the server."""
+"""The local LLM server, with a script as the server, and its answers kept in the repository."""
 
+import gzip
+import json
 import os
 import signal
 import socket
@@ -9,8 +11,11 @@ import threading
 import pytest
 
 from experiments.local_llm import __main__ as command
-from experiments.local_llm import server
+from experiments.local_llm import answers, server
+from jaxret.llm import Chat, Endpoint
+from tests.fake_llm import Reply, serving
 
+pytestmark = pytest.mark.usefixtures("key")
 SERVE = """
 import json, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -40,6 +45,7 @@ class Handler(BaseHTTPRequestHandler):
 
 HTTPServer(("127.0.0.1", int(said["port"])), Handler).serve_forever()
 """
+QUESTIONS = [[{"role": "user", "content": f"What is {what}?"}] for what in ("ours", "theirs")]
 
 
 @pytest.fixture
@@ -94,15 +100,14 @@ def test_a_users_server_program_replaces_that_of_the_wheel(tmp_path, serve, port
     assert server.check(port) == "ready, qwen2.5-coder-1.5b-instruct-q4 with 2"
 
 
-def test_a_relative_path_of_the_server_program_is_found_from_any_folder(tmp_path, monkeypatch):
+def test_a_program_is_found_at_a_relative_path_or_its_absence_is_named(
+    tmp_path, serve, port, monkeypatch
+):
     (tmp_path / "llama-server").write_text("")
     (tmp_path / "llama-server").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     command = server._command(server.Settings(program="./llama-server -fa off"), tmp_path / "w")
     assert command[:3] == [str(tmp_path / "llama-server"), "-fa", "off"]
-
-
-def test_a_program_that_is_not_there_is_one_line(tmp_path, serve, port):
     with pytest.raises(server.ServerError, match=r"no program .*/absent"):
         server.start(server.Settings(port=port, program=f"{tmp_path}/absent --fast"))
 
@@ -140,11 +145,26 @@ def test_a_port_that_is_still_held_is_waited_for(serve, port, monkeypatch):
             start(other)
 
 
-def test_a_server_that_ends_at_the_start_says_its_last_words(serve, port):
+def test_a_server_that_ends_at_the_start_says_its_last_words_in_one_line(
+    serve, port, monkeypatch, capsys
+):
     serve("dies")
     with pytest.raises(server.ServerError, match=r"status 1: .*no memory for the weights"):
         start(port)
     assert server.running(port) is None
+    monkeypatch.setattr(sys, "argv", ["local_llm", "start", "--port", str(port)])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    said = capsys.readouterr().err
+    assert said.startswith("error: the server ended with status 1")
+    assert said.count("\n") == 1
+
+
+def test_a_server_with_an_empty_answer_is_stopped(serve, port):
+    serve("empty")
+    with pytest.raises(server.ServerError, match=r"gave an empty answer"):
+        start(port)
+    assert not server.in_use(port)
 
 
 def test_a_server_that_does_not_answer_in_time_is_stopped(serve, port, monkeypatch):
@@ -154,13 +174,6 @@ def test_a_server_that_does_not_answer_in_time_is_stopped(serve, port, monkeypat
     with pytest.raises(server.ServerError, match=r"did not answer in 0 seconds: it said nothing"):
         start(port)
     assert server.running(port) is None
-
-
-def test_a_server_with_an_empty_answer_is_stopped(serve, port):
-    serve("empty")
-    with pytest.raises(server.ServerError, match=r"gave an empty answer"):
-        start(port)
-    assert not server.in_use(port)
 
 
 def test_start_prints_the_arguments_for_an_experiment(serve, port):
@@ -173,11 +186,67 @@ def test_start_prints_the_arguments_for_an_experiment(serve, port):
     assert command.act("status", settings) == f"no server of ours at port {port}"
 
 
-def test_an_error_of_the_server_is_one_line(serve, port, monkeypatch, capsys):
-    serve("dies")
-    monkeypatch.setattr(sys, "argv", ["local_llm", "start", "--port", str(port)])
-    with pytest.raises(SystemExit, match="2"):
-        command.main()
-    said = capsys.readouterr().err
-    assert said.startswith("error: the server ended with status 1")
-    assert said.count("\n") == 1
+def asked(endpoint, cache):
+    return Chat(Endpoint(model="m", base_url=endpoint.url, retries=0, concurrency=1), cache)
+
+
+def test_answers_about_our_texts_alone_are_packed_and_serve_another_cache(tmp_path):
+    file, first, second = tmp_path / "answers.gz", tmp_path / "first", tmp_path / "second"
+    weighed = Reply("yes", first=(("yes", 0.7), ("no", 0.3)))
+    with serving(lambda messages, i: weighed if i == 2 else Reply("yes")) as endpoint:
+        chat = asked(endpoint, first)
+        chat.ask_all(QUESTIONS, str, progress=False)
+        chat.weigh(QUESTIONS[0], ("yes", "no"))
+        assert answers.pack(first, {"is ours"}, file) == 1
+        assert answers.unpack(file, second) == 1
+        assert answers.unpack(file, second) == 0
+        before = len(endpoint.requests)
+        again = asked(endpoint, second)
+        assert again.ask_all(QUESTIONS, str, progress=False) == ["yes", "yes"]
+        assert len(endpoint.requests) == before + 1  # "theirs" was not packed
+    assert again.counts["cached"] == 1
+    assert again.counts["cached_prompt_tokens"] == 7
+    assert "theirs" not in gzip.decompress(file.read_bytes()).decode()
+
+
+def test_packing_adds_to_what_is_there_and_the_same_answers_make_the_same_file(tmp_path):
+    file, cache = tmp_path / "answers.gz", tmp_path / "cache"
+    with serving(lambda messages, i: Reply(f"answer {i}")) as endpoint:
+        asked(endpoint, cache).ask(QUESTIONS[0], str)
+        assert answers.pack(cache, {"What"}, file) == 1
+        one = file.read_bytes()
+        assert answers.pack(cache, {"What"}, file) == 1
+        assert file.read_bytes() == one
+        asked(endpoint, tmp_path / "other").ask(QUESTIONS[1], str)
+        assert answers.pack(tmp_path / "other", {"What"}, file) == 2
+    said = [json.loads(line)["answer"] for line in gzip.decompress(file.read_bytes()).splitlines()]
+    assert sorted(said) == ["answer 0", "answer 1"]
+
+
+def test_a_question_about_a_sentence_of_an_answer_is_packed_too(tmp_path):
+    file, cache = tmp_path / "answers.gz", tmp_path / "cache"
+    long, other = (" ".join(f"{word}{i}" for i in range(20)) for word in ("word", "other"))
+    said = [json.dumps({"function": long, "tags": ["a"]}), long + " more", "Short.", "Short."]
+    with serving(lambda messages, i: Reply(said[i])) as endpoint:
+        chat = asked(endpoint, cache)
+        texts = ("What is ours?", f"Too long:\n\n{long}", f"Still:\n\n{long} more", other)
+        for text in texts:
+            chat.ask([{"role": "user", "content": text}], str)
+        assert answers.pack(cache, {"is ours"}, file) == 3
+    assert answers.pack(cache, {"is ours"}, file) == 3
+
+
+def test_a_damaged_file_is_named_and_nothing_is_put_anywhere(tmp_path):
+    for content in (b"torn", gzip.compress(b'{"answer": "x"}\n')):  # the second lacks a name
+        (tmp_path / "answers.gz").write_bytes(content)
+        with pytest.raises(ValueError, match=r"answers\.gz holds no answers"):
+            answers.unpack(tmp_path / "answers.gz", tmp_path / "cache")
+        assert not (tmp_path / "cache").exists()
+
+
+def test_the_answers_of_the_repository_are_put_where_the_client_looks(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXRET_CACHE", str(tmp_path))
+    said = command.act("answers", server.Settings())
+    kept = len(gzip.decompress(answers.FILE.read_bytes()).splitlines())
+    assert said == f"{kept:,} new answers in {tmp_path}/llm"
+    assert len(list((tmp_path / "llm").glob("*.json"))) == kept > 50

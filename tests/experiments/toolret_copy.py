@@ -5,16 +5,12 @@ import json
 import numpy as np
 
 from jaxret import data
+from jaxret.runtime.files import write_json_lines
 from tests.experiments.configs import config_of
 
 TASKS = {"apibank": "web", "mnms": "web", "toolink": "code", "desk": "customized"}
 TOOLS, QUERIES = 48, 12  # tools in total, queries per task
 CATEGORY = [("web", "code", "customized")[row % 3] for row in range(TOOLS)]
-
-
-def write(path, rows):
-    path.parent.mkdir(parents=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def write_copy(root):
@@ -28,22 +24,16 @@ def write_copy(root):
             for i, tool in enumerate(ids)
             if CATEGORY[i] == category
         ]
-        write(root / "tools" / category / "tools.jsonl", rows)
+        write_json_lines(root / "tools" / category / "tools.jsonl", rows)
     for number, (task, category) in enumerate(TASKS.items()):
         rows = []
         for i in range(QUERIES):
             chosen = random.choice(TOOLS, random.integers(2, 14), replace=False)
             labels = [{"id": ids[j], "relevance": int(j != chosen[-1])} for j in chosen]
-            rows.append(
-                {
-                    "id": f"q{i}",
-                    "query": bank.queries[12 * (QUERIES * number + i)],
-                    "instruction": f"Find what serves: {task}." if i else "",
-                    "labels": json.dumps(labels),
-                    "category": category,
-                }
-            )
-        write(root / "queries" / task / "queries.jsonl", rows)
+            row = {"id": f"q{i}", "query": bank.queries[12 * (QUERIES * number + i)]}
+            row |= {"labels": json.dumps(labels), "category": category}
+            rows.append(row | {"instruction": f"Find what serves: {task}." if i else ""})
+        write_json_lines(root / "queries" / task / "queries.jsonl", rows)
 
 
 def configure(world, copy, directory, *more):

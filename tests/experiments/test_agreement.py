@@ -1,16 +1,17 @@
-"""Agreement of automatic audits with a reader's verdicts, on a few documents and a fake server."""
-
-import json
+"""Agreement of automatic audits with a reader's verdicts, and the limitations that a run kept."""
 
 import numpy as np
 import pytest
 
 from experiments.audit_agreement import __main__ as audit_agreement
+from experiments.limitation_agreement import kept
 from jaxret.evaluation import statistics
-from jaxret.runtime.files import json_lines
-from tests.experiments.configs import config_of
+from jaxret.runtime.files import json_lines, write_json_lines
+from tests.experiments.configs import config_of, refused
+from tests.experiments.conftest import write_data
 from tests.fake_llm import Reply, serving
 
+pytestmark = pytest.mark.usefixtures("key")
 DOCUMENTS = [
     {"name": "a", "description": "Adds two numbers."},
     {"name": "b", "description": "B", "limitations": "Only on Mondays."},
@@ -20,32 +21,20 @@ DOCUMENTS = [
 STATES, GUIDES = (True, False, True, True), (False, True, True, True)
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Write a data set and a reader's verdicts; only the last document had a profile then."""
-    (tmp_path / "sets" / "few").mkdir(parents=True)
     rows = [{"id": x["name"], "name": x["name"], "documentation": x} for x in DOCUMENTS]
     profile = {"function": "Draws.", "tags": ["line"], "when_to_use": "A line is missing."}
     rows[-1]["tool_profile"] = profile
-    write(tmp_path / "sets" / "few" / "tools.jsonl", rows)
-    query = {"id": "q", "query": "draw", "labels": ["d"]}
-    write(tmp_path / "sets" / "few" / "queries.jsonl", [query])
+    write_data(tmp_path / "sets" / "few", rows, [{"id": "q", "query": "draw", "labels": ["d"]}])
     verdicts = [
         {"dataset": "few", "id": row["id"], "expanded": row["id"] == "d"}
         | {"states_function": states, "guides_use": guides}
         for row, states, guides in zip(rows, STATES, GUIDES, strict=True)
     ]
-    write(tmp_path / "verdicts.jsonl", verdicts)
+    write_json_lines(tmp_path / "verdicts.jsonl", verdicts)
     return tmp_path
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def configure(folder, url, *more):
@@ -101,23 +90,26 @@ def test_kappa_of_every_judge_is_that_of_statistics():
     assert found["agreement"] == 0.75
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"folder": "null"}, "folder is null"),
-        ({"bootstrap": "0"}, "bootstrap must be >= 1"),
-        ({"llm.key_variable": "NO_KEY"}, "set the variable NO_KEY"),
-    ],
-)
-def test_wrong_settings_are_refused(folder, changes, message):
-    more = [f"{name}={value}" for name, value in changes.items()]
-    with pytest.raises(ValueError, match=message):
-        audit_agreement.main(configure(folder, "http://127.0.0.1:1/v1", *more))
-    assert not (folder / "run").exists()
+def test_wrong_settings_are_refused(folder):
+    for override, message in {
+        "folder=null": "folder is null",
+        "bootstrap=0": "bootstrap must be >= 1",
+        "llm.key_variable=NO_KEY": "set the variable NO_KEY",
+    }.items():
+        cfg = configure(folder, "http://127.0.0.1:1/v1", override)
+        refused(audit_agreement.main, cfg, message)
 
 
-def test_a_verdict_on_an_unknown_tool_is_named(folder):
-    line = {"dataset": "few", "id": "z", "expanded": False}
-    write(folder / "verdicts.jsonl", [line | {"states_function": True, "guides_use": True}])
-    with pytest.raises(ValueError, match=r"few in .* has no tool 'z'"):
-        audit_agreement.main(configure(folder, "http://127.0.0.1:1/v1"))
+def test_limitations_that_were_kept_are_counted_by_the_readers_verdict(tmp_path):
+    with_limit, without = {"function": "f", "limitation": "l"}, {"function": "f"}
+    profiles = [with_limit, without, with_limit, {}]
+    tools = [{"id": str(i), "tool_profile": profile} for i, profile in enumerate(profiles)]
+    write_json_lines(tmp_path / "tools.jsonl", tools)
+    seen = [(True, True), (True, True), (True, False), (False, False)]
+    rows = [{"id": str(i), "tried": t, "stated": s} for i, (t, s) in enumerate(seen)]
+    write_json_lines(tmp_path / "eye.jsonl", rows)
+    found = kept(tmp_path / "tools.jsonl", tmp_path / "eye.jsonl")
+    assert found == {(True, True): (1, 2), (True, False): (1, 1), (False, False): (0, 1)}
+    write_json_lines(tmp_path / "eye.jsonl", [rows[0] | {"id": "moon"}])
+    with pytest.raises(ValueError, match="no tool 'moon'"):
+        kept(tmp_path / "tools.jsonl", tmp_path / "eye.jsonl")
