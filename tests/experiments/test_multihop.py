@@ -17,8 +17,8 @@ from jaxret.data.dataset import Query, build
 from jaxret.data.hops import as_hops
 from jaxret.runtime.checkpoint import Interrupted
 from jaxret.runtime.files import write_json_lines
-from tests.experiments.configs import config_of, in_world
-from tests.experiments.conftest import TOOLS
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import TOOLS, rows_of, step_of
 from tests.fake_llm import Reply, serving
 
 SMALL = ["seeds=2", "chunk=256"]
@@ -30,11 +30,6 @@ ASKED = ["planner=llm", "judge=llm", "chunk=8", "llm.format=schema"]
 def configure(world, directory, *more, folder="data"):
     where = [*in_world(world, directory), f"dataset.path={world / folder}"]
     return config_of("multihop", *SMALL, *where, *more)
-
-
-def step(directory, name):
-    with np.load(directory / "steps" / f"{name}.npz") as file:
-        return dict(file)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +48,7 @@ def test_static_retrieval_finds_what_the_documents_rank_first(world, finished):
     hit = (rank < 5) & (task.labels >= 0)
     number = (task.labels >= 0).sum(axis=1)
     first = np.cumsum(number) - number  # row of each task's first hop
-    streamed = np.isin(first, step(directory, "frozen")["order"])
+    streamed = np.isin(first, step_of(directory, "frozen")["order"])
     share = (hit.sum(axis=1) / number)[streamed]
     assert number[streamed].max() > 2
     for protocol in ("online/found", "final/found@5"):
@@ -145,21 +140,15 @@ class Model:
 
 
 @pytest.fixture(scope="module")
-def key():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPENAI_API_KEY", "any")
-        yield
-
-
-@pytest.fixture(scope="module")
-def talked(few, key):
+def talked(few):
     """Run custom prompts and end answers with a judge that rejects everything and sets the bit."""
     directory, model = few / "talked", Model(judge=lambda text: -1)
     more = [*ASKED, "learner=[frozen]", "bit=judge", "answers=true"]
     for name, text in {"plan": "sub_questions: $query", "answer": "$query $documents"}.items():
         (few / name).write_text(f"Mine, {text}")
         more.append(f"prompts.{name}={few / name}")
-    with serving(model) as server:
+    with serving(model) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "any")
         cfg = configure(few, directory, *more, f"llm.base_url={server.url}", folder="few")
         return directory, multihop.main(cfg), model, server.requests
 
@@ -169,7 +158,7 @@ def test_hops_are_the_planners_sub_questions(talked):
     directory, results, model, requests = talked
     assert all(text.startswith("Mine, ") for text in model.asked["plan"] + model.asked["answer"])
     assert len(model.asked["plan"]) == 24  # two requests per task: the first answer is not JSON
-    assert step(directory, "plans")["length"].tolist() == [2] * 12
+    assert step_of(directory, "plans")["length"].tolist() == [2] * 12
     assert results["hops"] == 2
     focus = {re.search(r"Context: .* \| Focus: (.*)", text)[1] for text in model.asked["judge"]}
     assert focus == {"what first?", "what then?"}
@@ -180,7 +169,7 @@ def test_hops_are_the_planners_sub_questions(talked):
 @pytest.mark.slow
 def test_rewards_are_the_judges_verdicts_and_success_is_by_labels(talked):
     directory, results, *_ = talked
-    online = step(directory, "frozen")
+    online = step_of(directory, "frozen")
     assert not online["reward"].any()
     accuracy = results["frozen/online/accuracy"]
     assert 0 < accuracy < 1
@@ -190,8 +179,8 @@ def test_rewards_are_the_judges_verdicts_and_success_is_by_labels(talked):
 @pytest.mark.slow
 def test_end_answers_come_from_the_documents_of_all_hops_and_are_scored_where_one_is_known(talked):
     directory, results, *_ = talked
-    lines = [json.loads(line) for line in (directory / "answers.jsonl").read_text().splitlines()]
-    online = step(directory, "frozen")
+    lines = rows_of(directory / "answers.jsonl")
+    online = step_of(directory, "frozen")
     assert len(lines) == 2 * online["order"].shape[1] / 2  # two seeds; two hops per task
     assert {line["answer"] for line in lines} == {"the reply, I think"}
     documents = [set(line["documents"]) for line in lines]
@@ -225,7 +214,7 @@ def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same
         after = len(asked)
         assert multihop.main(configure(few, whole, *more, folder="few")) == results
         assert (len(model.asked["plan"]), len(asked)) == (24, after)
-    ours, theirs = (step(folder, "reranked_greedy") for folder in (cut, whole))
+    ours, theirs = (step_of(folder, "reranked_greedy") for folder in (cut, whole))
     for field in set(ours) - {"microseconds"}:
         np.testing.assert_array_equal(ours[field], theirs[field], err_msg=field)
     assert len(set(ours["item"].ravel())) > 5
@@ -250,6 +239,5 @@ def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        multihop.main(configure(world, tmp_path / "run", *override.split()))
-    assert not (tmp_path / "run").exists()
+    cfg = configure(world, tmp_path / "run", *override.split())
+    refused(multihop.main, cfg, message, error=(ValueError, FileNotFoundError))

@@ -56,8 +56,7 @@ class Run:
         return {key: np.array(values) for key, values in ask().items()}
 
 
-def test_only_tasks_with_an_answer_are_asked_with_the_documents_of_all_their_hops(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
+def test_only_tasks_with_an_answer_are_asked_with_the_documents_of_all_their_hops(key):
     tasks = [Query(name, f"what is {name}", ("a",)) for name in "pqr"]
     dataset = build("x", [(name, f"about {name}") for name in "abcd"], tasks)
     items = np.array([[[0, 1], [1, 2], [3, 0], [2, 2]], [[3, 3], [3, 3], [1, 0], [0, 0]]])

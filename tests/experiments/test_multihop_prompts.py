@@ -77,12 +77,7 @@ def test_answers_are_compared_without_case_articles_and_punctuation(answer, gold
     assert prompts.contains(answer, gold) == contains
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
-
-
-def test_a_judge_of_one_document_at_a_time_picks_the_likeliest_and_asks_a_pair_once():
+def test_a_judge_of_one_document_at_a_time_picks_the_likeliest_and_asks_a_pair_once(key):
     asked = []
     believed = {"a": 0.2, "b": 0.9, "c": 0.4, "d": 0.4}
 
@@ -108,7 +103,7 @@ def test_a_judge_of_one_document_at_a_time_picks_the_likeliest_and_asks_a_pair_o
         assert prompts.by_fit(*given)(queries[:1], items[:1]).tolist() == [1]
 
 
-def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_used():
+def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_used(key):
     def answer(messages, i):
         again = "stubborn" not in messages[0]["content"] and i > 0
         return Reply('{"index": 1}' if again else '{"index": 3}')
@@ -122,7 +117,7 @@ def test_an_index_outside_the_slate_is_asked_for_again_and_then_the_first_is_use
     assert (chat.counts["malformed"], chat.counts["unanswered"]) == (3, 1)
 
 
-def test_a_users_prompt_is_sent_and_has_its_own_cache_entries(tmp_path):
+def test_a_users_prompt_is_sent_and_has_its_own_cache_entries(tmp_path, key):
     """The cache stores answers separately for each prompt text."""
     asked, file = [], tmp_path / "paper.txt"
 

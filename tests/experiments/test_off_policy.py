@@ -9,8 +9,8 @@ from scipy.special import softmax
 
 import jaxret as jr
 from experiments.off_policy import coverage, exploration, selection, worlds
-from jaxret.runtime.tracking import read_results
-from tests.experiments.configs import config_of, in_world
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import values_of
 from tests.problems import make_task
 
 TASK = make_task(queries=100)
@@ -141,11 +141,7 @@ def finished(world, tmp_path_factory):
     given = [*in_world(world, directory), *(f"~logging.{name}" for name in left_out)]
     cfg = small(directory, *given, "logs=6", "rounds=300")
     coverage.main(cfg)
-    return cfg, directory, values(directory)
-
-
-def values(directory):
-    return {key: np.array(found["values"]) for key, found in read_results(directory).items()}
+    return cfg, directory, values_of(directory)
 
 
 def test_every_cell_is_on_the_page_with_its_figures(finished):
@@ -217,7 +213,7 @@ def test_selection_as_a_command(world, tmp_path):
     few = ["logs=2", "lengths=[40,120]", "~rules.mapped", "~rules.centred"]
     cfg = config_of("off_policy_selection", *in_world(world, tmp_path), *few)
     selection.main(cfg)
-    found, page = values(tmp_path), (tmp_path / "selection.md").read_text()
+    found, page = values_of(tmp_path), (tmp_path / "selection.md").read_text()
     best = max(found[f"value/{name}"][0] for name in cfg.rules)
     for name in cfg.logging:
         assert f"{name}: `jr.select`" in page
@@ -234,7 +230,7 @@ def test_exploration_as_a_command(world, tmp_path):
     few = ["seeds=2", "epsilons=[0,0.2,1.0]", "exposures=2", "~rules.mapped", "~rules.drawn"]
     cfg = config_of("off_policy_exploration", *in_world(world, tmp_path), *few)
     exploration.main(cfg)
-    found = values(tmp_path)
+    found = values_of(tmp_path)
     assert found["greedy/0/cost"].tolist() == [0, 0]
     cost = found["greedy/0/accuracy"] - found["greedy/1/accuracy"]
     np.testing.assert_array_equal(found["greedy/1/cost"], cost)
@@ -267,6 +263,4 @@ def test_exploration_as_a_command(world, tmp_path):
 def test_wrong_settings_are_refused_before_any_work(world, tmp_path, command, override, message):
     name = command.__name__.replace("experiments.off_policy.", "off_policy_")
     cfg = config_of(name, *in_world(world, tmp_path / "run"), override)
-    with pytest.raises(ValueError, match=message):
-        command.main(cfg)
-    assert not (tmp_path / "run").exists()
+    refused(command.main, cfg, message)

@@ -5,7 +5,7 @@ import pytest
 
 from experiments.off_policy import open_bandit
 from jaxret.runtime.tracking import read_results
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused
 
 HEAD = ",timestamp,item_id,position,click,propensity_score,user_feature_0"
 P = {"random": np.full(3, 1 / 3), "bts": np.array([0.7, 0.2, 0.1])}
@@ -116,6 +116,4 @@ def test_the_real_logs_are_those_that_are_described(shared_data):
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(folder, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        open_bandit.main(configure(tmp_path / "run", folder, override))
-    assert not (tmp_path / "run").exists()
+    refused(open_bandit.main, configure(tmp_path / "run", folder, override), message)

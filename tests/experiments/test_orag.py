@@ -1,6 +1,5 @@
 """The main job, end to end on a small world."""
 
-import json
 import shutil
 
 import numpy as np
@@ -15,6 +14,7 @@ from jaxret.evaluation import metrics
 from jaxret.runtime.files import write_json_lines
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import rows_of, step_of
 from tests.experiments.processes import stopped_at
 
 SMALL = [
@@ -61,8 +61,7 @@ def test_static_retrieval_is_the_ranking_of_the_documents(world, small_run):
     options = {"cache": None, "progress": False}
     theta = encoders.encode(encoder, texts, kind="document", **options)
     queries = encoders.encode(encoder, dataset.queries, kind="query", **options)
-    with np.load(directory / "steps" / "frozen.npz") as step:
-        streamed = step["order"].ravel()  # an equal number of queries per seed
+    streamed = step_of(directory, "frozen")["order"].ravel()  # equally many queries per seed
     scores, labels = queries[streamed] @ theta.T, dataset.labels[streamed]
     right = np.where(labels >= 0, np.take_along_axis(scores, labels, axis=1), -np.inf)
     ranks = (scores[:, None] > right[:, :, None]).sum(axis=2)  # of padding: all tools
@@ -89,9 +88,9 @@ def test_the_saved_embeddings_rank_as_the_final_ranking(small_run, task, learner
     """Compare the first seed; a different order of summation may break a tie differently."""
     directory, results = small_run
     saved = load_embeddings(directory / "embeddings" / learner)
-    with np.load(directory / "steps" / f"{learner}.npz") as step:
-        streamed = np.unique(step["order"][0])
-        final = [step[f"final/{name}"][0] for name in METRICS]
+    step = step_of(directory, learner)
+    streamed = np.unique(step["order"][0])
+    final = [step[f"final/{name}"][0] for name in METRICS]
     labels = task.labels[streamed]
     items = saved.rank(task.queries[streamed], k=len(task.ids))
     ranks = np.asarray(metrics.ranks_in(items, labels))
@@ -129,8 +128,7 @@ def test_files_hold_the_curves_and_figures(small_run):
     assert regret[:, -1].mean() == pytest.approx(results["greedy/online/regret"])
     for name in ("accuracy", "regret"):
         assert (directory / f"{name}.png").stat().st_size > 10_000
-    lines = (directory / "metrics.jsonl").read_text().splitlines()
-    assert any("regret/greedy" in json.loads(line) for line in lines)
+    assert any("regret/greedy" in line for line in rows_of(directory / "metrics.jsonl"))
 
 
 def test_settings_of_other_exposures_are_streamed_with_the_exposures(world, tmp_path):
@@ -191,7 +189,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(
     assert [path.name for path in saved.glob("[0-9]*")] == ["1"]
 
     assert orag.main(configure(tmp_path)) == small_run[1]
-    a, b = (np.load(folder / "steps" / "greedy.npz") for folder in (whole, tmp_path))
+    a, b = (step_of(folder, "greedy") for folder in (whole, tmp_path))
     for field in a:
         np.testing.assert_array_equal(a[field], b[field], err_msg=field)
     a, b = (load_embeddings(folder / "embeddings" / "greedy") for folder in (whole, tmp_path))
@@ -206,7 +204,7 @@ def test_hops_are_streamed_question_by_question(world, tmp_path):
     more += ["exposures=20", "seeds=2", "chunk=256"]
     bank = data.load("deskbank", part="multi")
     steps = dict(zip(bank.query_ids, bank.steps or (), strict=True))
-    lines = [json.loads(x) for x in (world / "data" / "queries.jsonl").read_text().splitlines()]
+    lines = rows_of(world / "data" / "queries.jsonl")
     for line in lines:
         plan = steps.get(line["id"], ())
         line["steps"] = [{"query": text, "label": bank.tool_ids[tool]} for text, tool in plan]
@@ -216,8 +214,7 @@ def test_hops_are_streamed_question_by_question(world, tmp_path):
     results = orag.main(config_of("orag", *more, *where))
     online = "full_information/online"
     assert 0 < results[f"{online}/complete"] < results[f"{online}/accuracy"]
-    with np.load(tmp_path / "steps" / "full_information.npz") as step:
-        order = step["order"]
+    order = step_of(tmp_path, "full_information")["order"]
     groups = as_hops(data.load("jsonl", folder)).groups
     for seed in (groups[some[some >= 0]] for some in order):
         assert np.count_nonzero(np.diff(seed)) == 20 * len(np.unique(seed)) - 1

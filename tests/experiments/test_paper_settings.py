@@ -6,7 +6,7 @@ import pytest
 import jaxret as jr
 from experiments import paper_settings
 from experiments.common.loading import task_of
-from tests.experiments.configs import config_of, in_world
+from tests.experiments.configs import config_of, in_world, refused
 from tests.experiments.processes import stopped_at
 
 SMALL = ["rate=1e-3", "updates=60", "batches=[10]", "batch=10", "copies=[1,2]", "exposures=[1]"]
@@ -108,5 +108,4 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
     ],
 )
 def test_wrong_settings_are_refused(configure, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        paper_settings.main(configure(tmp_path / "run", override))
+    refused(paper_settings.main, configure(tmp_path / "run", override), message)

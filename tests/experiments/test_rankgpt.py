@@ -9,15 +9,11 @@ import pytest
 from experiments import rankgpt
 from jaxret import data
 from jaxret.data.templates import name_description
-from tests.experiments.configs import config_of, in_world
+from tests.experiments.configs import config_of, in_world, refused
 from tests.fake_llm import Reply, serving
 
 QUERIES, CANDIDATES = 9, 12
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
+pytestmark = pytest.mark.usefixtures("key")
 
 
 def configure(world, directory, url, *more):
@@ -107,6 +103,5 @@ def test_a_server_that_is_gone_costs_nothing_that_was_answered(world, tmp_path):
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_written(world, tmp_path, override, message):
-    with pytest.raises((ValueError, KeyError), match=message):
-        rankgpt.main(configure(world, tmp_path, "http://127.0.0.1:1/v1", override))
-    assert not (tmp_path / "run").exists()
+    cfg = configure(world, tmp_path, "http://127.0.0.1:1/v1", override)
+    refused(rankgpt.main, cfg, message, error=(ValueError, KeyError))

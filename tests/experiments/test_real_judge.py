@@ -9,12 +9,7 @@ from jaxret.runtime.files import write_json_lines
 from tests.experiments.configs import config_of
 from tests.fake_llm import Reply, serving
 
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-
-
+pytestmark = pytest.mark.usefixtures("key")
 DOMAINS = {"weather": ("rain", "wind"), "travel": ("train", "plane", "boat")}
 
 

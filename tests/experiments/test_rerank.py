@@ -12,7 +12,8 @@ from jaxret.llm import Chat, Endpoint, replace_prompts
 from jaxret.methods.cross_encoder import reranker as cross_encoder
 from jaxret.nn.classifier import classifier
 from jaxret.retrieval import rankgpt, selectors
-from tests.experiments.configs import config_of, in_world
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
 from tests.fake_llm import Reply, serving
 from tests.tiny import encoder, weights
@@ -46,10 +47,10 @@ def test_every_learner_runs_with_every_reranker_and_an_accurate_one_helps(finish
 
 def test_success_is_that_of_the_item_that_was_picked(finished):
     directory, results = finished
-    with np.load(directory / "steps" / "reranked-refiner_tool2vec.npz") as step:
-        assert set(step["success"].ravel()) <= {0.0, 1.0}
-        mean = step["success"].mean(axis=1).mean()
-        assert ((step["propensity"] > 0) & (step["propensity"] <= 1)).all()
+    step = step_of(directory, "reranked-refiner_tool2vec")
+    assert set(step["success"].ravel()) <= {0.0, 1.0}
+    mean = step["success"].mean(axis=1).mean()
+    assert ((step["propensity"] > 0) & (step["propensity"] <= 1)).all()
     assert results["reranked/refiner_tool2vec/online/accuracy"] == pytest.approx(mean)
     lines = json.loads((directory / "results.json").read_text())
     assert lines["reranked/none/online/accuracy"]["n"] == 2
@@ -67,9 +68,8 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(world, fin
 
 
 @pytest.mark.slow
-def test_a_language_model_may_be_the_reranker(world, monkeypatch):
+def test_a_language_model_may_be_the_reranker(world, key):
     """The fake model always names the third passage; the next run reuses its answers."""
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
     directory = world / "rankgpt"
     with serving(lambda messages, i: Reply("[3] > [1]")) as server:
         more = ["rerankers=[rankgpt]", f"llm.base_url={server.url}"]
@@ -78,8 +78,7 @@ def test_a_language_model_may_be_the_reranker(world, monkeypatch):
         assert asked > 50
         rerank.main(configure(world, directory, *more, "again=true"))
         assert len(server.requests) == asked
-    with np.load(directory / "steps" / "reranked-rankgpt.npz") as step:
-        assert len(np.unique(step["item"])) > 3
+    assert len(np.unique(step_of(directory, "reranked-rankgpt")["item"])) > 3
 
 
 @pytest.mark.parametrize(
@@ -92,9 +91,7 @@ def test_a_language_model_may_be_the_reranker(world, monkeypatch):
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        rerank.main(configure(world, tmp_path / "run", *override.split()))
-    assert not (tmp_path / "run").exists()
+    refused(rerank.main, configure(world, tmp_path / "run", *override.split()), message)
 
 
 TEXTS = ["a b c", "d", "e f g h i j k l m n"]
@@ -125,9 +122,7 @@ def test_pairs_are_read_once_and_the_best_of_each_slate_is_picked(tmp_path):
     np.testing.assert_array_equal(together(queries, items), expected)
 
 
-def test_without_an_answer_of_the_model_the_first_of_the_slate_is_used(monkeypatch, tmp_path):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
-
+def test_without_an_answer_of_the_model_the_first_of_the_slate_is_used(key, tmp_path):
     def answer(messages, i):
         return Reply("[2]" if "a b c" in messages[1]["content"] else "no")
 

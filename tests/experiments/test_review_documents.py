@@ -11,6 +11,7 @@ from experiments.review_documents import page as review_page
 from experiments.review_documents.page import QUESTIONS, Review
 from jaxret.runtime.files import write_json_lines
 from tests.browser import browsing
+from tests.experiments.conftest import rows_of
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 PROFILE = {"function": "Says the time.", "tags": ["clock", "hour", "time"]}
@@ -70,7 +71,7 @@ def post(page, content, **headers):
 
 
 def lines(sample):
-    return [json.loads(x) for x in sample.with_name("reviews.jsonl").read_text().splitlines()]
+    return rows_of(sample.with_name("reviews.jsonl"))
 
 
 def test_answers_are_lines_and_the_last_one_of_a_tool_counts(sample):

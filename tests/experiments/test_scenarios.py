@@ -15,9 +15,9 @@ from experiments.scenarios import page
 from experiments.scenarios.measures import Windows, largest_loss, measures
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.replay import Replay
-from jaxret.runtime.tracking import read_results
 from jaxret.testing import quick_jit
-from tests.experiments.configs import config_of, in_world
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import step_of, values_of
 
 SEEDS = 2
 
@@ -33,7 +33,7 @@ def finished(world, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "scenarios"
     cfg = configure(world, directory)
     suite.main(cfg)
-    return cfg, directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+    return cfg, directory, values_of(directory)
 
 
 def test_every_scenario_has_its_table_and_its_figure(finished):
@@ -49,9 +49,8 @@ def test_every_scenario_has_its_table_and_its_figure(finished):
 
 def test_each_rule_is_compared_with_its_calm_run_and_with_static_retrieval(finished):
     _, directory, results = finished
-    steps = directory / "steps"
     static, calm, moved, guarded = (
-        np.load(steps / f"{name}.npz")
+        step_of(directory, name)
         for name in ("drift-static", "calm-greedy", "drift-greedy", "drift-greedy-guarded")
     )
     rounds = int(results["rounds"][0])
@@ -73,7 +72,7 @@ def test_every_scenario_changes_the_outcomes_except_rewriting_with_kept_rows(fin
     cfg, directory, results = finished
 
     def success(name):
-        return np.load(directory / "steps" / f"{name}.npz")["success"]
+        return step_of(directory, name)["success"]
 
     calm = success("calm-greedy")
     for name in cfg.scenarios:
@@ -177,6 +176,4 @@ def test_a_slate_changes_the_policy_alone(learner):
 )
 def test_bad_settings_are_refused_before_anything_is_written(world, tmp_path, override, message):
     cfg = configure(world, tmp_path / "run", override)
-    with pytest.raises(ValueError, match=message):
-        suite.main(cfg)
-    assert not (tmp_path / "run").exists()
+    refused(suite.main, cfg, message)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.scenarios import guarantee
-from jaxret.runtime.tracking import read_results
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused
+from tests.experiments.conftest import values_of
 
 SMALL = ["tracking=files", "seeds=2", "runs=1000", "rounds=120", "deltas=[0.1,0.3]"]
 
@@ -21,7 +21,7 @@ def configure(directory, *more):
 def found(tmp_path_factory):
     cfg = configure(tmp_path_factory.mktemp("runs") / "guarantee")
     guarantee.main(cfg)
-    return {name: np.array(x["values"]) for name, x in read_results(cfg.directory).items()}
+    return values_of(cfg.directory)
 
 
 @pytest.mark.parametrize("environment", guarantee.ENVIRONMENTS)
@@ -73,6 +73,4 @@ def test_environments_give_the_bits_of_their_words(environment, state, bits):
     ],
 )
 def test_settings_outside_their_range_are_refused(tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        guarantee.main(configure(tmp_path / "run", override))
-    assert not (tmp_path / "run").exists()
+    refused(guarantee.main, configure(tmp_path / "run", override), message)

@@ -1,13 +1,12 @@
 """Tool-Embed and Tool-Rank end to end: a tiny Qwen3 is written, trained and evaluated."""
 
-import json
-
 import numpy as np
 import pytest
 
 from experiments import evaluate_retrieval
 from experiments.tiny_qwen3 import __main__ as tiny_qwen3
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import rows_of, step_of
 
 LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"
 EMBED = ("epochs=2", "validate=1", "learning_rate=1e-3", "limit=24")
@@ -42,7 +41,7 @@ def written(world):
 
 def losses(world, name):
     (file,) = (world / "rex").glob(f"{name}-jsonl-*/metrics.jsonl")
-    return [json.loads(line)[f"{name}-0/loss"] for line in file.read_text().splitlines()]
+    return [line[f"{name}-0/loss"] for line in rows_of(file)]
 
 
 @pytest.mark.slow
@@ -55,8 +54,7 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     (folder,) = (written / "rex").glob("tool_rank-*")
     size = sum(path.stat().st_size for path in (folder / "best").rglob("*") if path.is_file())
     assert size < 0.5 * (written / "qwen3" / "model.safetensors").stat().st_size  # adapter only
-    steps = tmp_path / "steps"
-    first, second = (np.load(steps / f"{x}-0-test.npz") for x in ("tool_embed", "tool_rank"))
+    first, second = (step_of(tmp_path, f"{x}-0-test") for x in ("tool_embed", "tool_rank"))
     np.testing.assert_array_equal(np.sort(first["items"][:, :7]), np.sort(second["items"]))
     assert (second["scores"] <= 0).all()  # log probabilities
 

@@ -16,7 +16,7 @@ from jaxret.methods.tool_rank import verdict
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Reranker, refine
 from jaxret.retrieval.runs import load_run
-from tests.experiments.conftest import WIDTH
+from tests.experiments.conftest import WIDTH, step_of
 from tests.experiments.toolret_copy import QUERIES, TASKS, configure, write_copy
 
 
@@ -29,8 +29,8 @@ def copy(tmp_path_factory):
 
 def first_list(directory, name):
     """Return the first-stage list that the reranker received in the same run."""
-    with np.load(directory / "steps" / f"{name}.npz") as unit:
-        return Ranking(items=unit["items"], scores=unit["scores"])
+    step = step_of(directory, name)
+    return Ranking(items=step["items"], scores=step["scores"])
 
 
 @pytest.mark.slow

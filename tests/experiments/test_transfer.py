@@ -14,6 +14,7 @@ from jaxret.data.dataset import select
 from jaxret.rules import projections
 from jaxret.task import Parts, encoded
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
 
 SMALL = ["tracking=files", "seeds=2", "exposures=1", "chunk=512", "projections=[none,sphere]"]
@@ -70,8 +71,7 @@ def test_projections_hold_rows_where_they_should_and_none_does_not(finished):
     directory, results = finished
     norms = {}
     for kind in ("none", "sphere"):
-        with np.load(directory / "steps" / f"greedy-{kind}-online.npz") as step:
-            norms[kind] = step["norms"]
+        norms[kind] = step_of(directory, f"greedy-{kind}-online")["norms"]
         assert results[f"greedy/{kind}/norms/mean"] == pytest.approx(norms[kind].mean())
     assert norms["none"].max() > 1.01
     np.testing.assert_allclose(norms["sphere"], 1, atol=1e-5)
@@ -92,10 +92,10 @@ def test_tools_that_come_later_are_never_shown_nor_needed_before(finished, loade
     for seed in (0, 1):
         drawn = later_tools.draw(loaded[0], of_seed(loaded[1], seed), 0.2, seed)
         assert drawn.new.sum() == round(0.2 * len(drawn.new))
-        with np.load(directory / "steps" / f"greedy-sphere-later-{seed}.npz") as step:
-            assert not drawn.new[step["item"]].any()
-            assert not drawn.new[loaded[0].labels[step["order"]]].any()
-            np.testing.assert_array_equal(np.unique(step["order"]), np.flatnonzero(drawn.streamed))
+        step = step_of(directory, f"greedy-sphere-later-{seed}")
+        assert not drawn.new[step["item"]].any()
+        assert not drawn.new[loaded[0].labels[step["order"]]].any()
+        np.testing.assert_array_equal(np.unique(step["order"]), np.flatnonzero(drawn.streamed))
 
 
 def test_new_tools_ranked_first_for_old_ones_are_counted_and_vice_versa(finished, loaded):

@@ -6,7 +6,7 @@ import pytest
 import jaxret as jr
 from experiments import variance
 from experiments.common.loading import task_of
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused
 from tests.experiments.processes import stopped_at
 
 KEPT = ("importance_weighted", "debiased", "full_information")
@@ -133,6 +133,4 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(tmp_path, 
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        variance.main(configure(tmp_path / "run", override))
-    assert not (tmp_path / "run").exists()
+    refused(variance.main, configure(tmp_path / "run", override), message)

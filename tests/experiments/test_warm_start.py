@@ -1,6 +1,5 @@
 """The grid of warm starts, end to end on some of DeskBank's tools."""
 
-import json
 import shutil
 
 import numpy as np
@@ -10,7 +9,8 @@ from experiments import warm_start
 from experiments.common.loading import task_of
 from jaxret.runtime.files import write_json_lines
 from jaxret.theory.comparators import proximal_losses
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused
+from tests.experiments.conftest import rows_of, step_of
 from tests.experiments.processes import stopped_at
 
 SMALL = ["exposures=1", "seeds=2", "chunk=64", "learner=[orag]", "+learners.orag.projection=none"]
@@ -23,7 +23,7 @@ def configure(world, tmp_path_factory):
     """Return a function that composes a small run, on queries with one label each."""
     folder = tmp_path_factory.mktemp("data")
     shutil.copy(world / "data" / "tools.jsonl", folder)
-    lines = map(json.loads, (world / "data" / "queries.jsonl").read_text().splitlines())
+    lines = rows_of(world / "data" / "queries.jsonl")
     write_json_lines(folder / "queries.jsonl", (x for x in lines if len(x["labels"]) == 1))
     data = ("dataset=jsonl", f"dataset.path={folder}", "tracking=files")
     return lambda directory: config_of("warm_start", *SMALL, *data, f"directory={directory}")
@@ -44,8 +44,7 @@ def parted(configure, finished):
 
 
 def read(directory, step):
-    with np.load(directory / "steps" / f"orag-{step}.npz") as file:
-        return dict(file)
+    return step_of(directory, f"orag-{step}")
 
 
 def shared_loss(directory, start):
@@ -170,8 +169,7 @@ def test_files_hold_the_curves_and_figures(finished):
     assert regret[:, -1].mean() == pytest.approx(results["orag/mixture/shared/regret"])
     for name in ("regret_orag", "accuracy_orag"):
         assert (directory / f"{name}.png").stat().st_size > 10_000
-    lines = (directory / "metrics.jsonl").read_text().splitlines()
-    assert any("regret/orag/tool2vec" in json.loads(line) for line in lines)
+    assert any("regret/orag/tool2vec" in line for line in rows_of(directory / "metrics.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -184,9 +182,7 @@ def test_files_hold_the_curves_and_figures(finished):
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
     cfg = config_of("warm_start", f"directory={tmp_path / 'run'}", "tracking=files", override)
-    with pytest.raises(ValueError, match=message):
-        warm_start.main(cfg)
-    assert not (tmp_path / "run").exists()
+    refused(warm_start.main, cfg, message)
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
