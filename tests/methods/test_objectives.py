@@ -106,7 +106,7 @@ def test_a_batch_of_triplets_has_the_three_texts_of_each_and_their_margin():
         a, p, n = (words[list(text)].mean(axis=0) for text in (anchor, positive, negative))
         short.append(max(0, np.linalg.norm(a - p) - np.linalg.norm(a - n) + 0.8))
     assert not by_anchor
-    value, _ = objective.loss({"words": jnp.asarray(words)}, batch, None)
+    value, _ = jax.jit(objective.loss)({"words": jnp.asarray(words)}, batch, None)
     np.testing.assert_allclose(value, np.mean(short), atol=1e-5)
 
 
@@ -136,7 +136,7 @@ def test_the_loss_of_refinement_is_over_the_candidates_that_are_there():
     objective = refined()
     batch = objective.batches(0)
     assert (batch["candidates"] == -1).any()
-    value, _ = objective.loss(WEIGHTS, batch, None)
+    value, _ = jax.jit(objective.loss)(WEIGHTS, batch, None)
     np.testing.assert_allclose(value, loss_by_hand(batch, np.zeros(ITEMS)), rtol=1e-5)
 
 
@@ -145,7 +145,7 @@ def test_the_first_stages_centred_scores_are_added_to_the_logits():
     prior = np.where(CANDIDATES < 0, -np.inf, liked[CANDIDATES])
     objective = refined(prior=prior)
     batch = objective.batches(0)
-    value, _ = objective.loss(WEIGHTS, batch, None)
+    value, _ = jax.jit(objective.loss)(WEIGHTS, batch, None)
     mean = liked[CANDIDATES[CANDIDATES >= 0]].mean()
     np.testing.assert_allclose(value, loss_by_hand(batch, liked - mean), rtol=1e-5)
     with pytest.raises(ValueError, match="has no prior score"):
@@ -181,7 +181,7 @@ def loss_by_hand(batch, prior):
 
 def test_labels_that_are_no_candidates_contribute_nothing():
     objective = refined()
-    batch, loss = objective.batches(0), objective.loss
+    batch, loss = objective.batches(0), jax.jit(objective.loss)
     found = (batch["labels"][:, :, None] == batch["candidates"][:, None, :]).any(axis=2)
     assert (~found & (batch["labels"] >= 0)).any()
     without = {**batch, "labels": np.where(found, batch["labels"], -1)}
@@ -279,7 +279,7 @@ def test_the_loss_of_matching_is_the_cross_entropy_of_the_right_document(mask_fa
         others = [i for i in batch["tools"].ravel() if i >= 0 and i not in right]
         scores = documents @ unit(text) / 0.5
         values.append(-scores[tools[0]] + np.logaddexp.reduce(scores[[tools[0], *others]]))
-    value, _ = objective.loss({"words": jnp.asarray(words)}, batch, None)
+    value, _ = jax.jit(objective.loss)({"words": jnp.asarray(words)}, batch, None)
     np.testing.assert_allclose(value, np.mean(values), rtol=1e-5)
 
 
@@ -309,7 +309,7 @@ def test_the_loss_is_the_surprise_at_the_right_one_of_two_answers():
 
     objective = verdicts(answer, HEADS, TAILS, PAIRS, size=8)
     batch = objective.batches(0)
-    value, info = objective.loss(jnp.asarray(0.3), batch, None)
+    value, info = jax.jit(objective.loss)(jnp.asarray(0.3), batch, None)
     yes = 0.3 * batch["mask"].sum(axis=1) - 1  # difference of the two logits
     wrong = np.where(batch["answer"][:, 0] == 0, -yes, yes)
     np.testing.assert_allclose(value, np.log1p(np.exp(wrong)).mean(), rtol=1e-5)
