@@ -258,16 +258,12 @@ def test_a_run_that_is_stopped_anywhere_asks_nothing_twice(tmp_path):
     assert len(set(seen)) == 5
 
 
-def test_equal_documents_cost_one_question():
-    outcomes, _, server = expanded(PROFILE, documents=ONE * 4)
-    assert profiles(outcomes) == [PROFILE] * 4
-    assert sorted(asked(server)) == ["judge", "writer"]
-
-
-def test_a_document_that_says_nothing_is_not_asked_for():
+def test_equal_documents_cost_one_question_and_one_that_says_nothing_none():
     nothing = {"name": " ", "terse": "Clock."}
-    [empty, full], *_ = expanded(PROFILE, documents=[nothing, *ONE])
-    assert (empty.problem.kind, full.profile) == ("unreadable", PROFILE)
+    [empty, *equal], _, server = expanded(PROFILE, documents=[nothing, *ONE * 4])
+    assert empty.problem.kind == "unreadable"
+    assert profiles(equal) == [PROFILE] * 4
+    assert sorted(asked(server)) == ["judge", "writer"]
 
 
 def test_no_model_sees_an_earlier_profile():
@@ -416,19 +412,11 @@ def test_wrong_settings_are_refused_before_anything_is_asked(setting, message):
         assert not server.requests
 
 
-@pytest.mark.parametrize(
-    ("answer", "yes"),
-    [
-        ("Yes", True),
-        ("<think>no, it is there</think>\nyes.", True),
-        ("No.", False),
-        ("Yes and no", False),
-        ("It depends", False),
-        ("", False),
-    ],
-)
-def test_only_a_plain_yes_confirms(answer, yes):
-    assert says_yes(answer) is yes
+def test_only_a_plain_yes_confirms():
+    for answer in ("Yes", "<think>no, it is there</think>\nyes."):
+        assert says_yes(answer) is True, answer
+    for answer in ("No.", "Yes and no", "It depends", ""):
+        assert says_yes(answer) is False, answer
 
 
 def test_a_question_holds_the_documentation_and_the_claim():

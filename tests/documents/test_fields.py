@@ -140,9 +140,7 @@ LIST = "name description category parameters responses method example_usage limi
 def test_the_papers_table_and_list_of_fields_are_complete():
     assert {group.table: " ".join(group.listed) for group in GROUPS.values()} == TABLE_4
     assert list(GROUPS) == LIST.split()
-
-
-def test_a_raw_name_has_one_group():
+    # A raw name has one group.
     every = Counter(name for group in GROUPS.values() for name in group.listed + group.added)
     assert max(every.values()) == 1
     assert len(BY_NAME) == len(every)

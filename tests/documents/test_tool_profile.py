@@ -126,12 +126,9 @@ def test_the_expanded_text_is_the_original_and_the_profile_without_its_examples(
     )
 
 
-def test_running_text_is_the_same_text_before_and_after():
+def test_running_text_is_the_same_text_before_and_after_and_an_empty_profile_adds_nothing():
     text = "Tells the time."
     document = expand(text, GOOD)
     assert template("full")(document) == template("full")(text) == text
     assert template("expanded")(document).startswith("Tells the time. Function: Says")
-
-
-def test_an_empty_profile_adds_nothing():
     assert template("expanded")(expand(DOCUMENT, {})) == template("full")(DOCUMENT)

@@ -235,7 +235,7 @@ def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same
         ("validation=1", r"validation must be in \(0, 1\), got 1"),
         ("k=0", "k must be >= 1, got 0"),
         ("prompts.answer=no.txt", "no.txt does not exist"),
-        ("prompts.answer=configs/multihop.yaml", r"p.yaml: .* lack .*\['documents', 'query'\]"),
+        ("prompts.answer=LICENSE", r"LICENSE: .* lack .*\['documents', 'query'\]"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):

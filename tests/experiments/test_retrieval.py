@@ -25,11 +25,8 @@ EACH = ("epochs=6", "validate=2", "learning_rate=3e-3", "limit=16")  # one lengt
 SMALL = [
     *("document=terse", "seeds=1", "recipes.cross_encoder.layers=1"),
     *(f"recipes.{name}.{setting}" for name in TRAINED for setting in EACH),
-    *(
-        f"recipes.refiner_{x}.{y}"
-        for x in ("tool2vec", "mlc")
-        for y in ("layers=1", "candidates=8")
-    ),
+    *(f"recipes.refiner_{first}.layers=1" for first in ("tool2vec", "mlc")),
+    *(f"recipes.refiner_{first}.candidates=8" for first in ("tool2vec", "mlc")),
     *(f"recipes.{name}.document_limit=16" for name in ("query2desc", "dpr", "cross_encoder")),
 ]
 

@@ -64,7 +64,10 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     [
         ("recipes.tool_rank.weights=bert", "recipes.tool_rank: weights must be one of"),
         ("recipes.tool_rank.candidates=5", "recipes.tool_rank.candidates must be >= 7"),
-        ("recipes.tool_rank.first=bm26", "tool_rank.first must be one of bm25, .*tool_embed"),
+        (
+            "recipes.tool_rank.first=bm26",
+            "recipes.tool_rank.first must be one of bm25, .*tool_embed",
+        ),
         (f"recipes.tool_rank.lora={LORA.replace('0.1', '1.0')}", "lora.dropout must"),
         ("encoder.width=17", r"width must be null or in 1 .. 16, got 17"),
     ],
