@@ -20,7 +20,8 @@ from tests.fake_llm import Reply, serving
 
 PROFILE = {"function": "Does it.", "tags": ["one", "two", "three"]}
 BETTER = {"function": "Does it well.", "tags": ["one", "two", "three"]}
-DOCUMENTS = [{"name": f"tool {i}", "description": f"Does thing {i}."} for i in range(3)]
+DOCUMENTS = [{"name": f"tool {i}", "description": f"Does thing {i}."} for i in range(5)]
+THREE, ONE = DOCUMENTS[:3], DOCUMENTS[:1]
 BUSY = Reply("slow down", status=429, headers=(("Retry-After", "0.01"),))
 
 
@@ -37,23 +38,35 @@ def models(server, cache=None, *, patience=25, before=lambda: None, **settings):
 
 @contextmanager
 def serve(**said):
-    """Start a server with an answer per model: a text, a `Reply` or a function of the messages."""
+    """Start a server with an answer per model: a text, an object, a `Reply` or a function."""
 
     def answer(messages, number):
         reply = said[server.requests[number]["model"]]
         reply = reply(messages) if callable(reply) else reply
+        reply = json.dumps(reply) if isinstance(reply, dict) else reply
         return reply if isinstance(reply, Reply) else Reply(reply)
 
     with serving(answer) as server:
         yield server
 
 
+def run(stages, documents=THREE, **settings):
+    return expand_documents(documents, stages, Rules(), **settings)
+
+
+def expanded(writer, judge="true", editor="no", *, documents=THREE, endpoint=None, **settings):
+    """Return the outcomes for some answers of the models, the stages, and the server."""
+    with serve(writer=writer, judge=judge, editor=editor) as server:
+        stages = models(server, **(endpoint or {}))
+        return run(stages, documents, **settings), stages, server
+
+
 def asked(server):
     return [request["model"] for request in server.requests]
 
 
-def run(stages, documents=DOCUMENTS, **settings):
-    return expand_documents(documents, stages, Rules(), **settings)
+def profiles(outcomes):
+    return [one.profile for one in outcomes]
 
 
 def about(messages, number):
@@ -67,10 +80,8 @@ def key(monkeypatch):
 
 def test_profiles_that_keep_the_rules_and_convince_the_judge_are_accepted():
     thoughts = "<think>Should I say {this}?</think>\n```json\n" + json.dumps(PROFILE) + "\n```"
-    with serve(writer=thoughts, judge="<think>Not false.</think>True.", editor="no") as server:
-        stages = models(server)
-        outcomes = run(stages)
-    assert [one.profile for one in outcomes] == [PROFILE] * 3
+    outcomes, stages, server = expanded(thoughts, "<think>Not false.</think>True.")
+    assert profiles(outcomes) == [PROFILE] * 3
     assert sorted(asked(server)) == ["judge"] * 3 + ["writer"] * 3
     for number in range(3):
         assert sum(about(request["messages"], number) for request in server.requests) == 2
@@ -85,20 +96,18 @@ def test_profiles_that_keep_the_rules_and_convince_the_judge_are_accepted():
         ("Here you are:", "bad_json", "there is no JSON object"),
         ("<think>a thought without end {}", "bad_json", "there is no JSON object"),
         ("I'm sorry, but I can't help with that.", "refusal", "it is a refusal"),
-        (json.dumps(PROFILE | {"tags": ["one"]}), "rules", "tags must be 3 to 5, got 1"),
-        (json.dumps({"tool_profile": PROFILE}), "rules", "function is missing"),
+        (PROFILE | {"tags": ["one"]}, "rules", "tags must be 3 to 5, got 1"),
+        ({"tool_profile": PROFILE}, "rules", "function is missing"),
     ],
 )
 def test_a_rejected_answer_is_rewritten_by_another_model_given_the_reason(answer, kind, told):
-    with serve(writer=answer, judge="true", editor=json.dumps(BETTER)) as server:
-        stages = models(server)
-        outcomes = run(stages)
+    outcomes, stages, server = expanded(answer, editor=BETTER)
     assert [(one.profile, one.rounds) for one in outcomes] == [(BETTER, 1)] * 3
     assert stages.expand.problems == {kind: 3}
     again = next(r["messages"] for r in server.requests if r["model"] == "editor")
     assert [message["role"] for message in again] == ["system", "user", "assistant", "user"]
     assert told in again[-1]["content"]
-    assert again[:2] in [expand_question(document, Rules()) for document in DOCUMENTS]
+    assert again[:2] in [expand_question(document, Rules()) for document in THREE]
 
 
 def test_prompts_of_the_user_replace_ours(tmp_path):
@@ -111,27 +120,25 @@ def test_prompts_of_the_user_replace_ours(tmp_path):
     poor = PROFILE | {"limitation": "word " * 50}
 
     def writer(messages):
-        return json.dumps(poor) if "thing 0" in messages[0]["content"] else "{"
+        return poor if "thing 0" in messages[0]["content"] else "{"
 
     def editor(messages):
-        shorter = messages[-1]["content"].startswith("shorten!")
-        return "Short." if shorter else json.dumps(PROFILE)
+        return "Short." if messages[-1]["content"].startswith("shorten!") else PROFILE
 
     def judge(messages):
         said = {"judge!": "hm", "judge_again!": "true", "claim!": "yes"}
         return said[messages[-1]["content"].split()[0]]
 
-    with serve(writer=writer, judge=judge, editor=editor) as server:
-        outcomes = run(models(server), DOCUMENTS[:2], confirm=["limitation"], prompts=mine)
-        kinds = {r["messages"][-1]["content"].split("!")[0] for r in server.requests}
+    settings = {"documents": DOCUMENTS[:2], "confirm": ["limitation"], "prompts": mine}
+    outcomes, _, server = expanded(writer, judge, editor, **settings)
+    kinds = {r["messages"][-1]["content"].split("!")[0] for r in server.requests}
     assert kinds == set(texts)
-    assert [one.profile for one in outcomes] == [PROFILE | {"limitation": "Short."}, PROFILE]
+    assert profiles(outcomes) == [PROFILE | {"limitation": "Short."}, PROFILE]
 
 
 def test_each_refinement_is_given_all_earlier_attempts():
     poor = PROFILE | {"tags": ["one"]}
-    with serve(writer=json.dumps(poor), judge="true", editor=json.dumps(poor)) as server:
-        [outcome] = run(models(server), DOCUMENTS[:1], rounds=2)
+    [outcome], _, server = expanded(poor, editor=poor, documents=ONE, rounds=2)
     assert (outcome.problem.kind, outcome.rounds) == ("rules", 2)
     first, *again = [request["messages"] for request in server.requests]
     assert [len(messages) for messages in again] == [4, 6]
@@ -141,21 +148,16 @@ def test_each_refinement_is_given_all_earlier_attempts():
 
 
 def test_an_endpoint_that_supports_schemas_is_sent_the_schema_of_a_profile():
-    with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as server:
-        run(models(server, format="schema"), DOCUMENTS[:1])
+    *_, server = expanded(PROFILE, documents=ONE, endpoint={"format": "schema"})
     writer, judge = server.requests
-    form = writer["response_format"]["json_schema"]["schema"]
-    assert form == schema(Rules())
+    assert writer["response_format"]["json_schema"]["schema"] == schema(Rules())
     assert "response_format" not in judge
 
 
 def test_a_profile_that_the_judge_refuses_is_never_accepted():
-    with serve(writer=json.dumps(PROFILE), judge="false", editor=json.dumps(BETTER)) as server:
-        stages = models(server)
-        outcomes = run(stages, rounds=2)
-    assert {(one.profile, one.problem.kind, one.rounds) for one in outcomes} == {
-        (None, "judged_false", 2)
-    }
+    outcomes, stages, server = expanded(PROFILE, "false", BETTER, rounds=2)
+    refused = (None, "judged_false", 2)
+    assert [(one.profile, one.problem.kind, one.rounds) for one in outcomes] == [refused] * 3
     assert stages.judge.problems["judged_false"] == 9
     assert asked(server).count("editor") == 6
 
@@ -164,10 +166,8 @@ def test_a_judge_without_a_verdict_is_asked_again_and_then_the_profile_is_reject
     def judge(messages):
         return "true" if len(messages) > 2 and about(messages, 1) else "It is mostly true, I think."
 
-    with serve(writer=json.dumps(PROFILE), judge=judge, editor="no") as server:
-        stages = models(server)
-        outcomes = run(stages, verdicts=2)
-    assert [one.profile for one in outcomes] == [None, PROFILE, None]
+    outcomes, stages, server = expanded(PROFILE, judge, verdicts=2)
+    assert profiles(outcomes) == [None, PROFILE, None]
     assert outcomes[0].problem.kind == "no_verdict"
     assert stages.judge.problems == {"no_verdict": 5}
     assert asked(server).count("judge") == 6
@@ -187,20 +187,19 @@ def test_a_judge_without_a_verdict_is_asked_again_and_then_the_profile_is_reject
 )
 def test_a_document_without_a_usable_answer_has_no_profile_but_a_reason(reply, kind, tmp_path):
     def writer(messages):
-        return reply if about(messages, 1) else json.dumps(PROFILE)
+        return reply if about(messages, 1) else PROFILE
 
-    with serve(writer=writer, judge="true", editor="no") as server:
-        stages = models(server, tmp_path, timeout=3.0 if kind == "timeout" else 60.0)
-        outcomes = run(stages)
-    assert [one.profile for one in outcomes] == [PROFILE, None, PROFILE]
+    timeout = 3.0 if kind == "timeout" else 60.0
+    outcomes, stages, _ = expanded(writer, endpoint={"cache": tmp_path, "timeout": timeout})
+    assert profiles(outcomes) == [PROFILE, None, PROFILE]
     assert outcomes[1].problem.kind == kind
     assert outcomes[1].problem.reason
     assert stages.expand.problems == {kind: 1}
-    with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as well:
+    with serve(writer=PROFILE, judge="true", editor="no") as well:
         again = models(well, tmp_path)
         again.expand.chat.endpoint = stages.expand.chat.endpoint  # same address as before
         again.judge.chat.endpoint = stages.judge.chat.endpoint
-        assert [one.profile for one in run(again)] == [PROFILE] * 3
+        assert profiles(run(again)) == [PROFILE] * 3
     assert sorted(asked(well)) == ["judge", "writer"]  # only the failed tool is retried
 
 
@@ -213,24 +212,24 @@ def test_a_busy_server_is_asked_again_within_bounds_and_the_retries_are_counted(
     assert not stage.problems
 
 
-def test_an_endpoint_that_is_gone_stops_the_run_when_patience_ends():
-    documents = [{"name": f"tool {i}"} for i in range(200)]
-    with serve(writer=Reply("broken", status=500), judge="true", editor="no") as server:
-        with pytest.raises(OutOfReach, match=r"4 questions in a row have no answer.*broken"):
-            run(models(server, patience=3, concurrency=1), documents)
-        assert len(server.requests) < 10
-
-
-def test_a_wrong_key_or_model_stops_the_run_at_once():
-    with serve(writer=Reply("no such model", status=404), judge="", editor="") as server:
-        with pytest.raises(Unanswered, match=r"404.*no such model"):
-            run(models(server, concurrency=1), [{"name": f"tool {i}"} for i in range(50)])
+@pytest.mark.parametrize(
+    ("status", "patience", "error", "message"),
+    [
+        (500, 3, OutOfReach, r"4 questions in a row have no answer.*alas"),  # patience ends
+        (404, 25, Unanswered, r"404.*alas"),  # a wrong model, which stops the run at once
+    ],
+)
+def test_an_endpoint_without_hope_stops_the_run(status, patience, error, message):
+    documents = [{"name": f"tool {i}"} for i in range(100)]
+    with serve(writer=Reply("alas", status=status)) as server:
+        with pytest.raises(error, match=message):
+            run(models(server, patience=patience, concurrency=1), documents)
         assert len(server.requests) < 10
 
 
 def test_a_run_that_is_stopped_anywhere_asks_nothing_twice(tmp_path):
     def writer(messages):
-        return "no JSON" if about(messages, 2) else json.dumps(PROFILE)
+        return "no JSON" if about(messages, 2) else PROFILE
 
     def judge(messages):
         return "hm" if len(messages) == 2 else "true"
@@ -239,7 +238,7 @@ def test_a_run_that_is_stopped_anywhere_asks_nothing_twice(tmp_path):
         pass
 
     seen, results = [], []
-    with serve(writer=writer, judge=judge, editor=json.dumps(BETTER)) as server:
+    with serve(writer=writer, judge=judge, editor=BETTER) as server:
         for allowed in (0, 2, 4, 7, 8, 30):
             left = [allowed]
 
@@ -253,23 +252,18 @@ def test_a_run_that_is_stopped_anywhere_asks_nothing_twice(tmp_path):
                 break
             except Stop:
                 seen.append(len(server.requests))
-    assert [one.profile for one in results] == [PROFILE, PROFILE, BETTER]
+    assert profiles(results) == [PROFILE, PROFILE, BETTER]
     questions = [json.dumps(request, sort_keys=True) for request in server.requests]
     assert len(questions) == len(set(questions)) == 3 + 1 + 3 * 2
     assert len(set(seen)) == 5
 
 
-def test_equal_documents_cost_one_question():
-    with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as server:
-        outcomes = run(models(server), [DOCUMENTS[0]] * 4)
-    assert [one.profile for one in outcomes] == [PROFILE] * 4
+def test_equal_documents_cost_one_question_and_one_that_says_nothing_none():
+    nothing = {"name": " ", "terse": "Clock."}
+    [empty, *equal], _, server = expanded(PROFILE, documents=[nothing, *ONE * 4])
+    assert empty.problem.kind == "unreadable"
+    assert profiles(equal) == [PROFILE] * 4
     assert sorted(asked(server)) == ["judge", "writer"]
-
-
-def test_a_document_that_says_nothing_is_not_asked_for():
-    with serve(writer=json.dumps(PROFILE), judge="true", editor="no") as server:
-        [empty, full] = run(models(server), [{"name": " ", "terse": "Clock."}, DOCUMENTS[0]])
-    assert (empty.problem.kind, full.profile) == ("unreadable", PROFILE)
 
 
 def test_no_model_sees_an_earlier_profile():
@@ -287,14 +281,13 @@ def test_the_prompt_states_the_bounds_that_are_checked():
 
 
 def test_no_rounds_of_refinement_need_no_third_model():
-    with serve(writer="no JSON", judge="true", editor="no") as server:
+    with serve(writer="no JSON", judge="true") as server:
         outcomes = run(models(server)._replace(refine=None), rounds=0)
     assert [one.problem.kind for one in outcomes] == ["bad_json"] * 3
-    with pytest.raises(ValueError, match=r"rounds must be >= 0, got -1"):
-        run(models(server), rounds=-1)
 
 
 LONG = " ".join(f"word{i}" for i in range(24))
+STILL = " ".join(["still"] * 30)
 
 
 def shortening(*answers):
@@ -312,10 +305,8 @@ def shortening(*answers):
 
 def test_a_text_that_is_too_long_is_asked_for_alone():
     profile = PROFILE | {"function": LONG, "when_to_use": "Often."}
-    with serve(
-        writer=json.dumps(profile), judge="true", editor=shortening('"Does it in few words."')
-    ) as server:
-        [outcome] = run(models(server), DOCUMENTS[:1])
+    editor = shortening('"Does it in few words."')
+    [outcome], _, server = expanded(profile, editor=editor, documents=ONE)
     assert outcome.profile == profile | {"function": "Does it in few words."}
     assert (outcome.problem, outcome.rounds) == (None, 1)
     assert asked(server) == ["writer", "editor", "judge"]
@@ -323,41 +314,33 @@ def test_a_text_that_is_too_long_is_asked_for_alone():
 
 def test_two_long_texts_are_two_questions_and_one_that_stays_long_is_asked_for_again():
     profile = PROFILE | {"function": LONG, "when_to_use": LONG.replace("word23", "end")}
-    still = " ".join(["still"] * 30)
-    editor = shortening(still, "When it is time.", "Does it.")
-    with serve(writer=json.dumps(profile), judge="true", editor=editor) as server:
-        stages = models(server, concurrency=1)
-        [outcome] = run(stages, DOCUMENTS[:1])
+    editor = shortening(STILL, "When it is time.", "Does it.")
+    options = {"documents": ONE, "endpoint": {"concurrency": 1}}
+    [outcome], stages, _ = expanded(profile, editor=editor, **options)
     assert outcome.profile == PROFILE | {"function": "Does it.", "when_to_use": "When it is time."}
     assert outcome.rounds == 2
     assert stages.refine.problems == {"rules": 1}
 
 
 def test_a_text_that_stays_too_long_leaves_the_tool_without_a_profile():
-    profile = PROFILE | {"function": LONG}
-    still = " ".join(["still"] * 30)
-    with serve(writer=json.dumps(profile), judge="true", editor=shortening(still, still)) as server:
-        [outcome] = run(models(server), DOCUMENTS[:1])
-    assert outcome.profile is None
-    assert outcome.problem.kind == "rules"
+    long = PROFILE | {"function": LONG}
+    [outcome], *_ = expanded(long, editor=shortening(STILL, STILL), documents=ONE)
+    assert (outcome.profile, outcome.problem.kind) == (None, "rules")
     assert "function must have at most 19 words, got 30" in outcome.problem.reason
 
 
 def test_a_draft_with_other_errors_besides_length_is_rewritten_whole():
-    profile = PROFILE | {"function": LONG, "tags": ["one"]}
-
     def editor(messages):
         assert len(messages) == 4  # the question, the draft and its problems
-        return json.dumps(BETTER)
+        return BETTER
 
-    with serve(writer=json.dumps(profile), judge="true", editor=editor) as server:
-        [outcome] = run(models(server), DOCUMENTS[:1])
+    long = PROFILE | {"function": LONG, "tags": ["one"]}
+    [outcome], *_ = expanded(long, editor=editor, documents=ONE)
     assert outcome.profile == BETTER
 
 
 def test_long_and_broken_drafts_are_mended_side_by_side_each_in_its_own_place():
     """Of five drafts, numbers 0 and 3 are too long, and 1 and 4 are broken."""
-    documents = [{"name": f"tool {i}", "description": f"Does thing {i}."} for i in range(5)]
 
     def number(messages):
         text = " ".join(message["content"] for message in messages)
@@ -366,15 +349,14 @@ def test_long_and_broken_drafts_are_mended_side_by_side_each_in_its_own_place():
     def writer(messages):
         i = number(messages)
         if i in (0, 3):
-            return json.dumps(PROFILE | {"function": f"Does thing {i}. {LONG}"})
-        return json.dumps(PROFILE) if i == 2 else "{"
+            return PROFILE | {"function": f"Does thing {i}. {LONG}"}
+        return PROFILE if i == 2 else "{"
 
     def editor(messages):
         said = f"Mended {number(messages)}."
-        return said if len(messages) == 1 else json.dumps(PROFILE | {"function": said})
+        return said if len(messages) == 1 else PROFILE | {"function": said}
 
-    with serve(writer=writer, judge="true", editor=editor) as server:
-        outcomes = run(models(server), documents)
+    outcomes, *_ = expanded(writer, editor=editor, documents=DOCUMENTS)
     functions = [x.profile["function"] for x in outcomes]
     assert functions == ["Mended 0.", "Mended 1.", "Does it.", "Mended 3.", "Mended 4."]
     assert [x.rounds for x in outcomes] == [1, 1, 0, 1, 1]
@@ -387,8 +369,7 @@ INVENTED = "The tool does not support real-time data or external data sources."
 
 def claiming(messages):
     limit = INVENTED if "thing 1" in messages[1]["content"] else STATED
-    when = "Somebody wants it done."
-    return json.dumps(PROFILE | {"when_to_use": when, "limitation": limit})
+    return PROFILE | {"when_to_use": "Somebody wants it done.", "limitation": limit}
 
 
 def doubting(messages):
@@ -398,9 +379,7 @@ def doubting(messages):
 
 
 def test_limitations_that_the_judge_does_not_confirm_are_left_out():
-    with serve(writer=claiming, judge=doubting, editor="no") as server:
-        stages = models(server)
-        outcomes = run(stages, confirm=["limitation"])
+    outcomes, stages, server = expanded(claiming, doubting, confirm=["limitation"])
     found = [one.profile.get("limitation") for one in outcomes]
     assert found == [STATED, None, STATED]
     assert all(one.problem is None and "when_to_use" in one.profile for one in outcomes)
@@ -410,40 +389,34 @@ def test_limitations_that_the_judge_does_not_confirm_are_left_out():
     assert sum("Does thing 1." in text and INVENTED in text for text in about) == 2
 
 
-def test_without_the_option_nothing_more_is_asked():
-    with serve(writer=claiming, judge=doubting, editor="no") as server:
-        outcomes = run(models(server))
+def test_without_the_option_or_without_the_field_nothing_more_is_asked():
+    outcomes, _, server = expanded(claiming, doubting)
     assert [one.profile["limitation"] for one in outcomes] == [STATED, INVENTED, STATED]
     assert len(server.requests) == 6
-
-
-def test_a_profile_without_the_field_costs_no_question():
-    with serve(writer=json.dumps(PROFILE), judge=doubting, editor="no") as server:
-        outcomes = run(models(server), confirm=["limitation"])
-    assert [one.profile for one in outcomes] == [PROFILE] * 3
+    outcomes, _, server = expanded(PROFILE, doubting, confirm=["limitation"])
+    assert profiles(outcomes) == [PROFILE] * 3
     assert len(server.requests) == 6
-
-
-def test_fields_that_cannot_be_left_out_are_refused():
-    with serve(writer=claiming, judge=doubting, editor="no") as server:
-        with pytest.raises(ValueError, match="confirm must be some of when_to_use, limitation"):
-            run(models(server), confirm=["function"])
-        assert not server.requests
 
 
 @pytest.mark.parametrize(
-    ("answer", "yes"),
+    ("setting", "message"),
     [
-        ("Yes", True),
-        ("<think>no, it is there</think>\nyes.", True),
-        ("No.", False),
-        ("Yes and no", False),
-        ("It depends", False),
-        ("", False),
+        ({"confirm": ["function"]}, "confirm must be some of when_to_use, limitation"),
+        ({"rounds": -1}, "rounds must be >= 0, got -1"),
     ],
 )
-def test_only_a_plain_yes_confirms(answer, yes):
-    assert says_yes(answer) is yes
+def test_wrong_settings_are_refused_before_anything_is_asked(setting, message):
+    with serve(writer=claiming, judge=doubting, editor="no") as server:
+        with pytest.raises(ValueError, match=message):
+            run(models(server), **setting)
+        assert not server.requests
+
+
+def test_only_a_plain_yes_confirms():
+    for answer in ("Yes", "<think>no, it is there</think>\nyes."):
+        assert says_yes(answer) is True, answer
+    for answer in ("No.", "Yes and no", "It depends", ""):
+        assert says_yes(answer) is False, answer
 
 
 def test_a_question_holds_the_documentation_and_the_claim():
@@ -462,26 +435,20 @@ def test_a_question_holds_the_documentation_and_the_claim():
         ("Both hold, so the answer is true.", True),
         ("Final verdict: `false`", False),
         ("<think>true? no, false.</think>\ntrue", True),
+        ("", None),
+        ("yes", None),
+        ("true or false", None),
+        ("The answer is not true", None),
+        ("answer: false, or rather answer: true", None),
+        ("false\nbut one could argue", None),
+        ("<think>it is true", None),
+        ("untrue", None),
+        ("That the answer is clear is hardly true", None),
     ],
 )
-def test_a_clear_verdict_is_read(answer, verdict):
-    assert read_verdict(answer) is verdict
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        "yes",
-        "true or false",
-        "The answer is not true",
-        "answer: false, or rather answer: true",
-        "false\nbut one could argue",
-        "<think>it is true",
-        "untrue",
-        "That the answer is clear is hardly true",
-    ],
-)
-def test_a_verdict_other_than_true_or_false_is_malformed(answer):
-    with pytest.raises(Malformed, match="ends neither in true nor in false"):
-        read_verdict(answer)
+def test_only_a_clear_verdict_is_read_and_any_other_is_malformed(answer, verdict):
+    if verdict is None:
+        with pytest.raises(Malformed, match="ends neither in true nor in false"):
+            read_verdict(answer)
+    else:
+        assert read_verdict(answer) is verdict

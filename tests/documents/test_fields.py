@@ -49,9 +49,9 @@ def test_the_wrapping_of_openai_is_opened(wrap):
 
 
 def test_running_text_of_labels_is_read_label_by_label():
-    kind, fields = read({"name": "Recipes: Suggest", "documentation": TOOLLENS})
-    assert kind == "labelled"
-    assert fields == {
+    found = read({"name": "Recipes: Suggest", "documentation": TOOLLENS})
+    assert found.kind == "labelled"
+    assert found.fields == {
         "name": "Recipes: Suggest",
         "category_name": "Food",
         "tool_name": "Recipes",
@@ -64,33 +64,30 @@ def test_running_text_of_labels_is_read_label_by_label():
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("kind", "text"),
     [
-        "Tells the time.",
-        "Give tool_name:x, api_name:y to it.",  # does not begin with a label
-        "category_name:Food is one label only",
-        "api_name:x, tool_name:y",  # ToolLens has the opposite order
-        "category_name:a, tool_name:b, tool_name:c",
-        '["a", "list"]',
+        ("text", "Tells the time."),
+        ("text", "Give tool_name:x, api_name:y to it."),  # does not begin with a label
+        ("text", "category_name:Food is one label only"),
+        ("text", "api_name:x, tool_name:y"),  # ToolLens has the opposite order
+        ("text", "category_name:a, tool_name:b, tool_name:c"),
+        ("text", '["a", "list"]'),
+        ("broken", '{"name": "cut", "descr'),  # only begins like an object
+        ("broken", "{placeholder} is replaced"),
+        ("broken", "{'name': open('x')}"),
     ],
 )
-def test_other_text_stays_text(text):
-    assert read(text) == ("text", {"documentation": text})
-
-
-@pytest.mark.parametrize(
-    "text", ['{"name": "cut", "descr', "{placeholder} is replaced", "{'name': open('x')}"]
-)
-def test_text_that_only_begins_like_an_object_is_read_as_text(text):
-    assert read(text) == ("broken", {"documentation": text})
+def test_other_text_stays_text(kind, text):
+    assert read(text) == (kind, {"documentation": text})
 
 
 @pytest.mark.parametrize(
     "document", [None, "", " \n", {}, "{}", {"documentation": ""}, {"name": None, "inputs": [{}]}]
 )
 def test_a_document_that_holds_nothing_is_refused(document):
-    with pytest.raises(ValueError, match="a document must hold something, got"):
-        read(document)
+    for reads in (read, canonical_fields):
+        with pytest.raises(ValueError, match="a document must hold something, got"):
+            reads(document)
 
 
 @pytest.mark.parametrize("document", [3, ["name"], b"{}"])
@@ -116,16 +113,12 @@ def test_the_profile_and_the_terse_line_are_not_of_the_original():
 
 
 @pytest.mark.parametrize(
-    ("name", "kinds"),
-    [
-        ("toollens", {"labelled"}),
-        ("apibench-torchhub", {"object"}),
-        ("bfcl-v4-nonlive", {"object"}),
-    ],
+    ("name", "kind"),
+    [("toollens", "labelled"), ("apibench-torchhub", "object"), ("bfcl-v4-nonlive", "object")],
 )
-def test_documents_of_benchmarks_are_read_in_their_form(shared_data, name, kinds):
+def test_documents_of_benchmarks_are_read_in_their_form(shared_data, name, kind):
     dataset = data.load("jsonl", shared_data / name)
-    assert {read(document).kind for document in dataset.documents} == kinds
+    assert {read(document).kind for document in dataset.documents} == {kind}
 
 
 # Table 4 of the paper, copied independently: canonical name -> raw names.
@@ -147,49 +140,25 @@ LIST = "name description category parameters responses method example_usage limi
 def test_the_papers_table_and_list_of_fields_are_complete():
     assert {group.table: " ".join(group.listed) for group in GROUPS.values()} == TABLE_4
     assert list(GROUPS) == LIST.split()
-
-
-def test_a_raw_name_has_one_group():
+    # A raw name has one group.
     every = Counter(name for group in GROUPS.values() for name in group.listed + group.added)
     assert max(every.values()) == 1
     assert len(BY_NAME) == len(every)
 
 
 def test_values_are_grouped_and_empty_ones_left_out():
-    found = canonical_fields(
-        {
-            "name": "makepayment",
-            "description": " ",
-            "is_transactional": False,
-            "optional_arguments": {"note": "text"},
-            "additional_required_arguments": {},
-            "URL": "/pay",
-            "example code": ["pay()"],
-        }
-    )
-    assert found == {
-        "name": ["makepayment"],
-        "description": [],
-        "category": [],
-        "parameters": [{"note": "text"}],
-        "responses": [],
-        "method": ["/pay"],
-        "example_usage": [["pay()"]],
-        "limitations": [False],
-    }
+    document = {"name": "makepayment", "description": " ", "is_transactional": False}
+    document |= {"optional_arguments": {"note": "text"}, "additional_required_arguments": {}}
+    document |= {"URL": "/pay", "example code": ["pay()"]}
+    expected = {"name": ["makepayment"], "parameters": [{"note": "text"}], "method": ["/pay"]}
+    expected |= {"example_usage": [["pay()"]], "limitations": [False]}
+    assert canonical_fields(document) == {name: [] for name in GROUPS} | expected
+    assert canonical_fields("Tells the time.")["description"] == ["Tells the time."]
 
 
 def test_a_profile_counts_where_its_fields_belong():
-    document = {
-        "name": "pay",
-        "tool_profile": {
-            "function": "Sends money.",
-            "tags": ["money"],
-            "when_to_use": "For debts.",
-            "limitation": "",
-            "mood": "good",
-        },
-    }
+    profile = {"function": "Sends money.", "tags": ["money"], "when_to_use": "For debts."}
+    document = {"name": "pay", "tool_profile": profile | {"limitation": "", "mood": "good"}}
     found = canonical_fields(document)
     assert found["description"] == ["Sends money."]
     assert found["category"] == [["money"]]
@@ -202,15 +171,6 @@ def test_a_profile_counts_where_its_fields_belong():
 def test_unknown_names_are_kept_but_not_what_is_empty():
     document = {"name": "slow_r50", "framework": "PyTorch", "license": None}
     assert unknown_fields(document) == {"framework": "PyTorch"}
-
-
-def test_running_text_describes():
-    assert canonical_fields("Tells the time.")["description"] == ["Tells the time."]
-
-
-def test_an_empty_document_is_refused():
-    with pytest.raises(ValueError, match="must hold something"):
-        canonical_fields("")
 
 
 PAY = {"name": "make_payment", "description": "Sends money to a friend.", "is_transactional": True}

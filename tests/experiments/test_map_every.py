@@ -5,9 +5,9 @@ import pytest
 
 from experiments import map_every
 from jaxret.environments.environment import Environment
-from jaxret.runtime.tracking import read_results
 from jaxret.simulation.blocked.simulate import has_blocked_form, parts_of_all
-from tests.experiments.configs import config_of, in_world
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import values_of
 
 
 def configure(world, directory, *more):
@@ -17,7 +17,7 @@ def configure(world, directory, *more):
 
 def test_every_tile_length_is_simulated_and_compared_with_the_first(world, tmp_path):
     map_every.main(configure(world, tmp_path))
-    results = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    results = values_of(tmp_path)
     assert set(results) == {f"centred {b}/{x}" for b in (1, 8) for x in ("online", "gain")}
     assert not results["centred 1/gain"].any()
     gain = results["centred 8/online"] - results["centred 1/online"]
@@ -42,5 +42,4 @@ def test_the_tile_is_that_of_every_map():
     ],
 )
 def test_settings_outside_their_range_are_refused(world, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        map_every.main(configure(world, tmp_path, override))
+    refused(map_every.main, configure(world, tmp_path / "run", override), message)

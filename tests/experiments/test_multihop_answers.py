@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from experiments.multihop import answers
 from jaxret.data.dataset import Query, build
 from jaxret.llm import Chat, Endpoint
+from jaxret.runtime.files import write_json_lines
 from tests.fake_llm import Reply, serving
 
 WAYS = [{"id": "p", "answer": ["The Verge", "Verge"]}, {"id": "q", "answer": "Google"}]
@@ -18,28 +19,21 @@ def settings(folder, gold=None):
     return OmegaConf.create({"dataset": {"path": str(folder)}, "gold_answers": gold})
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
 def test_a_file_of_answers_comes_before_those_of_the_data_set(tmp_path):
-    write(tmp_path / "queries.jsonl", [{"id": "p", "answer": 7}, {"id": "q"}])
+    write_json_lines(tmp_path / "queries.jsonl", [{"id": "p", "answer": 7}, {"id": "q"}])
     assert answers.gold(settings(tmp_path)) == {"p": ["7"]}
-    file = write(tmp_path / "ours.jsonl", WAYS)
-    assert answers.gold(settings(tmp_path, file)) == {"p": ["The Verge", "Verge"], "q": ["Google"]}
+    ours = tmp_path / "ours.jsonl"
+    write_json_lines(ours, WAYS)
+    assert answers.gold(settings(tmp_path, ours)) == {"p": ["The Verge", "Verge"], "q": ["Google"]}
     assert answers.gold(settings(tmp_path / "elsewhere")) == {}
 
 
-def test_a_file_of_answers_that_is_missing_or_lacks_one_is_refused(tmp_path):
+def test_a_file_of_answers_that_is_missing_lacks_one_or_has_one_too_many_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="none"):
-        answers.gold(settings(tmp_path, str(tmp_path / "none.jsonl")))
-    file = write(tmp_path / "ours.jsonl", [*WAYS, {"id": "r"}])
+        answers.gold(settings(tmp_path, tmp_path / "none.jsonl"))
+    write_json_lines(tmp_path / "ours.jsonl", [*WAYS, {"id": "r"}])
     with pytest.raises(ValueError, match=r"line 3: fields \['answer'\] are missing"):
-        answers.gold(settings(tmp_path, file))
-
-
-def test_an_answer_to_a_task_that_is_not_there_is_refused():
+        answers.gold(settings(tmp_path, tmp_path / "ours.jsonl"))
     answers.refuse_unknown({"p"}, ["p", "q"])
     with pytest.raises(ValueError, match="gold_answers has 'r' and 1 more ids"):
         answers.refuse_unknown({"s", "p", "r"}, ["p", "q"])
@@ -50,10 +44,8 @@ def test_an_answer_is_right_if_it_agrees_with_one_way_to_say_it():
     said = {"p": "verge", "q": "I think Google", "r": "no one knows"}
     lines = [{"id": key, "seed": seed, "answer": said[key]} for seed in (0, 1) for key in said]
     lines[0]["answer"] = "nothing"
-    assert answers.scores(lines, right) == {
-        "answer/exact": [0.0, 0.5],
-        "answer/contains": [0.5, 1.0],
-    }
+    expected = {"answer/exact": [0.0, 0.5], "answer/contains": [0.5, 1.0]}
+    assert answers.scores(lines, right) == expected
     assert answers.scores(lines, {}) == {}
 
 
@@ -64,8 +56,7 @@ class Run:
         return {key: np.array(values) for key, values in ask().items()}
 
 
-def test_only_tasks_with_an_answer_are_asked_with_the_documents_of_all_their_hops(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
+def test_only_tasks_with_an_answer_are_asked_with_the_documents_of_all_their_hops(key):
     tasks = [Query(name, f"what is {name}", ("a",)) for name in "pqr"]
     dataset = build("x", [(name, f"about {name}") for name in "abcd"], tasks)
     items = np.array([[[0, 1], [1, 2], [3, 0], [2, 2]], [[3, 3], [3, 3], [1, 0], [0, 0]]])

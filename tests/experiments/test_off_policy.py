@@ -1,18 +1,23 @@
-"""Coverage of intervals on logs with known values: on twelve tools, and as a command."""
+"""Coverage of intervals, policy selection and the cost of exploration on logs with known values.
+
+Each is computed on twelve tools, and as a command.
+"""
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import jaxret as jr
-from experiments.off_policy import coverage, worlds
-from jaxret.runtime.tracking import read_results
-from tests.experiments.configs import config_of, in_world
+from experiments.off_policy import coverage, exploration, selection, worlds
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import values_of
 from tests.problems import make_task
 
 TASK = make_task(queries=100)
 BEST = (TASK.queries @ TASK.theta.T).argmax(axis=1)
 TRUTH = (TASK.labels[:, 0] == BEST).mean()
 EXPLORES = worlds.policy("explores", {"preset": "frozen", "epsilon": 0.5, "learns": False})
+UNIFORM = worlds.policy("uniform", {"preset": "orag", "tau": 50.0, "learns": False})
 
 
 def begun(learner):
@@ -25,10 +30,9 @@ def test_the_truth_is_a_sum_over_all_queries():
     np.testing.assert_array_equal(still.probabilities, np.eye(12)[BEST])
     assert begun(EXPLORES).value == pytest.approx(0.5 * TRUTH + 0.5 / 12, rel=1e-5)
     drawn = begun(worlds.policy("drawn", {"preset": "orag", "tau": 0.2, "learns": False}))
-    p = np.exp(TASK.queries @ TASK.theta.T / 0.2)
-    np.testing.assert_allclose(drawn.probabilities, p / p.sum(axis=1, keepdims=True), rtol=1e-4)
-    p_right = (p / p.sum(axis=1, keepdims=True))[np.arange(100), TASK.labels[:, 0]]
-    assert drawn.value == pytest.approx(p_right.mean(), rel=1e-4)
+    p = softmax(TASK.queries @ TASK.theta.T / 0.2, axis=1)
+    np.testing.assert_allclose(drawn.probabilities, p, rtol=1e-4)
+    assert drawn.value == pytest.approx(p[np.arange(100), TASK.labels[:, 0]].mean(), rel=1e-4)
 
 
 def test_several_right_tools_count_once_each_and_padding_for_nothing():
@@ -88,9 +92,8 @@ def small(directory, *more):
 def test_intervals_cover_the_value_and_nothing_else(tmp_path):
     """The intervals never cover a value other than the policy's."""
     cfg, right = small(tmp_path, "logs=12", "rounds=600"), begun(jr.frozen())
-    found = coverage.measured(
-        cfg, EXPLORES, TASK, {"right": right, "wrong": right._replace(value=right.value / 4)}
-    )
+    both = {"right": right, "wrong": right._replace(value=right.value / 4)}
+    found = coverage.measured(cfg, EXPLORES, TASK, both)
     for name in ("IPS", "DR", "SNIPS", "Switch-DR"):
         assert found[f"right/coverage/{name}"].mean() > 0.7, name
         assert found[f"wrong/coverage/{name}"].mean() == 0, name
@@ -134,14 +137,11 @@ def test_a_cell_that_fails_without_a_warning_is_named():
 @pytest.fixture(scope="module")
 def finished(world, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "coverage"
-    given = [
-        *in_world(world, directory),
-        *("logs=6", "rounds=300"),
-        *(f"~logging.{name}" for name in ("tau_0_05", "tau_0_03", "epsilon_0_3", "epsilon_0_01")),
-    ]
-    cfg = small(directory, *given)
+    left_out = ("tau_0_05", "tau_0_03", "epsilon_0_3", "epsilon_0_01")
+    given = [*in_world(world, directory), *(f"~logging.{name}" for name in left_out)]
+    cfg = small(directory, *given, "logs=6", "rounds=300")
     coverage.main(cfg)
-    return cfg, directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+    return cfg, directory, values_of(directory)
 
 
 def test_every_cell_is_on_the_page_with_its_figures(finished):
@@ -159,16 +159,108 @@ def test_every_cell_is_on_the_page_with_its_figures(finished):
     assert np.concatenate(held).mean() > 0.9
 
 
+# Policy selection and the cost of exploration
+
+
+def frozen_at(theta):
+    learner = jr.frozen()
+    return worlds.judged(jr.Snapshot(learner, learner.init(theta)), TASK)
+
+
+@pytest.fixture(scope="module")
+def rules():
+    return {"turned": frozen_at(-TASK.theta), "best": frozen_at(TASK.theta)}
+
+
+def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_choice(rules):
+    gap = rules["best"].value - rules["turned"].value
+    assert gap > 0.3
+    log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=1_500, seeds=[0])))
+    found = selection.chosen_by_values(log, query, rules)
+    assert found["chance"] == pytest.approx(gap / 2)
+    for estimator in selection.ESTIMATORS:
+        if estimator != "MIPS":  # biased, since it averages over groups of tools
+            assert (found[f"{estimator}/right"], found[f"{estimator}/regret"]) == (1, 0)
+    # With the rewards inverted, the same log selects the worst policy and reports the loss.
+    found = selection.chosen_by_values(log._replace(reward=1 - log.reward), query, rules)
+    assert (found["IPS/right"], found["IPS/regret"]) == (0, pytest.approx(gap))
+
+
+def test_any_of_several_rules_with_equal_estimates_may_be_chosen(rules):
+    log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=40, seeds=[0])))
+    found = selection.chosen_by_values(log._replace(reward=0 * log.reward), query, rules)
+    assert found["IPS/right"] == 0.5
+    assert found["IPS/regret"] == pytest.approx(found["chance"])
+
+
+def test_select_is_judged_by_the_value_of_the_trained_learners():
+    log, _ = next(iter(worlds.logs(UNIFORM, TASK, rounds=2_000, seeds=[0])))
+    rules = {"frozen": jr.frozen(), "greedy": jr.greedy(eta=0.05)}
+    found = selection.chosen_by_select(log, rules, TASK)
+    with pytest.warns(UserWarning, match="too few effective rounds to judge frozen, greedy"):
+        chosen = jr.select(log, [*rules.values()])
+    truth = {name: worlds.judged(one, TASK).value for name, one in chosen.snapshots.items()}
+    assert truth["greedy"] > truth["frozen"] + 0.05  # greedy has learned from half of the log
+    assert chosen.best == "greedy"
+    assert (found["right"], found["regret"]) == (1, 0)
+    assert found["gain"] == pytest.approx(truth["greedy"] - truth["frozen"])
+    assert found["chance"] == pytest.approx(found["gain"] / 2)
+    assert found["sure"] == chosen.sure
+
+
+@pytest.mark.slow
+def test_selection_as_a_command(world, tmp_path):
+    few = ["logs=2", "lengths=[40,120]", "~rules.mapped", "~rules.centred"]
+    cfg = config_of("off_policy_selection", *in_world(world, tmp_path), *few)
+    selection.main(cfg)
+    found, page = values_of(tmp_path), (tmp_path / "selection.md").read_text()
+    best = max(found[f"value/{name}"][0] for name in cfg.rules)
+    for name in cfg.logging:
+        assert f"{name}: `jr.select`" in page
+        assert (tmp_path / f"selection_{name}.png").stat().st_size > 10_000
+        for rounds in (40, 120):
+            regret = found[f"{name}/{rounds}/values/IPS/regret"]
+            assert regret.shape == (2,)
+            assert (regret >= 0).all()
+            assert (regret <= best + 1e-12).all()
+
+
+@pytest.mark.slow
+def test_exploration_as_a_command(world, tmp_path):
+    few = ["seeds=2", "epsilons=[0,0.2,1.0]", "exposures=2", "~rules.mapped", "~rules.drawn"]
+    cfg = config_of("off_policy_exploration", *in_world(world, tmp_path), *few)
+    exploration.main(cfg)
+    found = values_of(tmp_path)
+    assert found["greedy/0/cost"].tolist() == [0, 0]
+    cost = found["greedy/0/accuracy"] - found["greedy/1/accuracy"]
+    np.testing.assert_array_equal(found["greedy/1/cost"], cost)
+    assert found["greedy/1/accuracy"].mean() == pytest.approx(1 / 24, abs=0.04)  # random tools
+    for judged in cfg.judged:
+        assert found[f"greedy/0/{judged}/refused"].tolist() == [1, 1]
+        assert f"greedy/0/{judged}/effective" not in found
+        assert found[f"greedy/0.2/{judged}/refused"].tolist() == [0, 0]
+        rounds = (world / "data" / "queries.jsonl").read_text().count("\n") * 2
+        uniform = found[f"greedy/1/{judged}/effective"]
+        np.testing.assert_allclose(uniform, rounds / 24, rtol=1e-4)  # each weight is 24 or 0
+    assert "| greedy | 0 | 1.000 |  |" in (tmp_path / "exploration.md").read_text()
+
+
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("command", "override", "message"),
     [
-        ("logs=1", "logs must be >= 2, got 1"),
-        ("alpha=1.0", r"alpha must be in \(0, 1\), got 1.0"),
-        ("logging.tau_1.preset=gready", "unknown preset 'gready'"),
-        ("+judged.static.taus=1", "'static': got an unexpected keyword argument 'taus'"),
+        (coverage, "logs=1", "logs must be >= 2, got 1"),
+        (coverage, "alpha=1.0", r"alpha must be in \(0, 1\), got 1.0"),
+        (coverage, "logging.tau_1.preset=gready", "unknown preset 'gready'"),
+        (coverage, "+judged.static.taus=1", "'static': got an unexpected keyword argument 'taus'"),
+        (selection, "lengths=[3]", "lengths must be >= 4 each"),
+        (selection, "~rules.frozen", "rules must be with frozen"),
+        (selection, "share=1.0", r"share must be in \(0, 1\), got 1.0"),
+        (exploration, "epsilons=[0.1,0.2]", "epsilons must be 0 first, and more"),
+        (exploration, "epsilons=[0,1.5]", r"epsilon must be in \[0, 1\], got 1.5"),
+        (exploration, "seeds=0", "seeds must be >= 1, got 0"),
     ],
 )
-def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        coverage.main(small(tmp_path / "run", override))
-    assert not (tmp_path / "run").exists()
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path, command, override, message):
+    name = command.__name__.replace("experiments.off_policy.", "off_policy_")
+    cfg = config_of(name, *in_world(world, tmp_path / "run"), override)
+    refused(command.main, cfg, message)

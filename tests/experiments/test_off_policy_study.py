@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from experiments.off_policy.study import _held, compared
 from jaxret.logs import Log
@@ -12,11 +13,6 @@ from jaxret.offline.snapshots import Target
 QUERIES, TOOLS = 60, 10
 
 
-def softmax(z):
-    z = np.exp(z - z.max(axis=1, keepdims=True))
-    return z / z.sum(axis=1, keepdims=True)
-
-
 def best(scores, epsilon=0.0):
     return (1 - epsilon) * np.eye(TOOLS)[scores.argmax(axis=1)] + epsilon / TOOLS
 
@@ -24,15 +20,18 @@ def best(scores, epsilon=0.0):
 RNG = np.random.default_rng(0)
 DOCUMENTS = RNG.normal(size=(QUERIES, TOOLS))
 LEARNT = DOCUMENTS + RNG.normal(size=(QUERIES, TOOLS))
-REWARDS = 0.1 + 0.8 * softmax(3 * LEARNT)
+REWARDS = 0.1 + 0.8 * softmax(3 * LEARNT, axis=1)
 LOGGING = {
     "uniform": np.full((QUERIES, TOOLS), 1 / TOOLS),
-    "warm": softmax(DOCUMENTS),
-    "cool": softmax(3 * DOCUMENTS),
+    "warm": softmax(DOCUMENTS, axis=1),
+    "cool": softmax(3 * DOCUMENTS, axis=1),
     "epsilon 0.2": best(DOCUMENTS, 0.2),
     "epsilon 0.02": best(DOCUMENTS, 0.02),
 }
-POLICIES = {"documents": (best(DOCUMENTS), DOCUMENTS), "learnt": (softmax(4 * LEARNT), LEARNT)}
+POLICIES = {
+    "documents": (best(DOCUMENTS), DOCUMENTS),
+    "learnt": (softmax(4 * LEARNT, axis=1), LEARNT),
+}
 
 
 def simulate_coverage(rewards, logging, policy, *, scores=None, rounds, logs, seed=0, alpha=0.05):
@@ -108,9 +107,8 @@ def test_an_interval_covers_at_all_times_or_not_at_all():
     truth, times = np.linspace(0.1, 1.0, 10), np.array([2, 5, 10])  # 0.2, 0.5, 1.0
 
     def covers(low, high, kind="anytime"):
-        ends = ConfidenceSequence(times, np.array(low), np.array(high))
-        sequence = None if kind == "bootstrap" else ends
-        value = Value(0.5, low[-1], high[-1], kind, sequence)
+        sequence = ConfidenceSequence(times, np.array(low), np.array(high))
+        value = Value(0.5, low[-1], high[-1], kind, None if kind == "bootstrap" else sequence)
         numbers = {"logged": 0.5, "effective": 10.0, "mean_weight": 1.0}
         found = OffPolicy(name="one", rounds=10, values={"it": value}, **numbers)
         return _held("it", [found], [truth])
@@ -137,10 +135,8 @@ def test_a_study_compares_given_logs_with_given_true_values():
     few, many = (OffPolicy(name="one", effective=n, **numbers) for n in (10.0, 1000.0))
     found = compared([few, many], [np.full(10, 0.5), np.full(10, 0.8)])
     assert found.truth.tolist() == [0.5, 0.8]
-    assert {name: held.tolist() for name, held in found.covered.items()} == {
-        "IPS": [True, False],
-        "SNIPS": [True, False],
-    }
+    held = {name: some.tolist() for name, some in found.covered.items()}
+    assert held == {"IPS": [True, False], "SNIPS": [True, False]}
     assert found.bias("DRos") == pytest.approx((0.1 - 0.2) / 2)
     assert found.mse("SNIPS") == pytest.approx((0.1**2 + 0.4**2) / 2)
     assert found.widths["IPS"] == pytest.approx([0.4, 0.4])

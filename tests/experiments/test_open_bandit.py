@@ -5,7 +5,7 @@ import pytest
 
 from experiments.off_policy import open_bandit
 from jaxret.runtime.tracking import read_results
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused
 
 HEAD = ",timestamp,item_id,position,click,propensity_score,user_feature_0"
 P = {"random": np.full(3, 1 / 3), "bts": np.array([0.7, 0.2, 0.1])}
@@ -53,15 +53,14 @@ def test_a_log_is_read_as_it_was_written(folder, tmp_path):
 def test_files_that_are_no_open_bandit_log_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="a log of the Open Bandit Dataset"):
         open_bandit.load(tmp_path, "random", "men")
-    (tmp_path / "random_men.csv").write_text("item_id,position\n1,1\n")
-    with pytest.raises(ValueError, match=r"lacks the columns \['click', 'propensity_score'\]"):
-        open_bandit.load(tmp_path, "random", "men")
-    (tmp_path / "random_men.csv").write_text(HEAD + "\n")
-    with pytest.raises(ValueError, match="has no impressions"):
-        open_bandit.load(tmp_path, "random", "men")
-    (tmp_path / "random_men.csv").write_text(HEAD + "\n0,t,0,1,0,0.9,x\n1,t,1,1,0,0.1,x\n")
-    with pytest.raises(ValueError, match="is not uniform over its 2 items"):
-        open_bandit.load(tmp_path, "random", "men")
+    for text, message in (
+        ("item_id,position\n1,1\n", r"lacks the columns \['click', 'propensity_score'\]"),
+        (f"{HEAD}\n", "has no impressions"),
+        (f"{HEAD}\n0,t,0,1,0,0.9,x\n1,t,1,1,0,0.1,x\n", "is not uniform over its 2 items"),
+    ):
+        (tmp_path / "random_men.csv").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            open_bandit.load(tmp_path, "random", "men")
 
 
 def test_each_log_gives_the_true_value_of_the_others_policy(folder):
@@ -117,6 +116,4 @@ def test_the_real_logs_are_those_that_are_described(shared_data):
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(folder, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        open_bandit.main(configure(tmp_path / "run", folder, override))
-    assert not (tmp_path / "run").exists()
+    refused(open_bandit.main, configure(tmp_path / "run", folder, override), message)

@@ -1,6 +1,5 @@
 """The main job, end to end on a small world."""
 
-import json
 import shutil
 
 import numpy as np
@@ -12,19 +11,16 @@ from jaxret import data, encoders, load_embeddings
 from jaxret.data.hops import as_hops
 from jaxret.data.templates import template
 from jaxret.evaluation import metrics
+from jaxret.runtime.files import write_json_lines
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import rows_of, step_of
 from tests.experiments.processes import stopped_at
 
 SMALL = [
-    "exposures=1",
-    "seeds=2",
-    "chunk=64",
-    "learner=[frozen,greedy,mapped_replayed]",
-    "learners.greedy.tau=[0.04]",
-    "learners.greedy.eta_over_tau=[0.1,0.3]",
-    "learners.mapped_replayed.tau=[0.04]",
-    "learners.mapped_replayed.eta_over_tau=[0.1]",
+    *("exposures=1", "seeds=2", "chunk=64", "learner=[frozen,greedy,mapped_replayed]"),
+    *("learners.greedy.tau=[0.04]", "learners.greedy.eta_over_tau=[0.1,0.3]"),
+    *("learners.mapped_replayed.tau=[0.04]", "learners.mapped_replayed.eta_over_tau=[0.1]"),
     "+learners.mapped_replayed.per_round=8",
 ]
 METRICS = ("accuracy", "recall@10", "ndcg@10", "completeness@10")
@@ -62,10 +58,10 @@ def test_static_retrieval_is_the_ranking_of_the_documents(world, small_run):
     dataset = data.load("jsonl", world / "data")
     encoder = encoders.load_encoder("minilm", world / "encoder")
     texts = [template("full")(document) for document in dataset.documents]
-    theta = encoders.encode(encoder, texts, kind="document", cache=None, progress=False)
-    queries = encoders.encode(encoder, dataset.queries, kind="query", cache=None, progress=False)
-    with np.load(directory / "steps" / "frozen.npz") as step:
-        streamed = step["order"].ravel()  # an equal number of queries per seed
+    options = {"cache": None, "progress": False}
+    theta = encoders.encode(encoder, texts, kind="document", **options)
+    queries = encoders.encode(encoder, dataset.queries, kind="query", **options)
+    streamed = step_of(directory, "frozen")["order"].ravel()  # equally many queries per seed
     scores, labels = queries[streamed] @ theta.T, dataset.labels[streamed]
     right = np.where(labels >= 0, np.take_along_axis(scores, labels, axis=1), -np.inf)
     ranks = (scores[:, None] > right[:, :, None]).sum(axis=2)  # of padding: all tools
@@ -77,16 +73,13 @@ def test_static_retrieval_is_the_ranking_of_the_documents(world, small_run):
 
 
 def test_one_reward_per_query_improves_retrieval(small_run):
+    """A query map also improves queries that were never streamed."""
     directory, results = small_run
     assert results["greedy/final/ndcg@10"] > results["frozen/final/ndcg@10"] + 0.01
     gain = results["greedy/heldout/ndcg@10"] - results["frozen/heldout/ndcg@10"]
     assert results["greedy/heldout/gain"] == pytest.approx(gain)
     untouched = read_results(directory)["frozen/heldout/gain"]["values"]  # one value per seed
     assert untouched == pytest.approx([0, 0], abs=1e-6)
-
-
-def test_a_query_map_improves_queries_that_were_never_streamed(small_run):
-    _, results = small_run
     assert results["mapped_replayed/heldout/gain"] > 0.01
 
 
@@ -95,9 +88,9 @@ def test_the_saved_embeddings_rank_as_the_final_ranking(small_run, task, learner
     """Compare the first seed; a different order of summation may break a tie differently."""
     directory, results = small_run
     saved = load_embeddings(directory / "embeddings" / learner)
-    with np.load(directory / "steps" / f"{learner}.npz") as step:
-        streamed = np.unique(step["order"][0])
-        final = [step[f"final/{name}"][0] for name in METRICS]
+    step = step_of(directory, learner)
+    streamed = np.unique(step["order"][0])
+    final = [step[f"final/{name}"][0] for name in METRICS]
     labels = task.labels[streamed]
     items = saved.rank(task.queries[streamed], k=len(task.ids))
     ranks = np.asarray(metrics.ranks_in(items, labels))
@@ -115,12 +108,16 @@ def test_the_saved_embeddings_rank_as_the_final_ranking(small_run, task, learner
     assert saved.facts["settings"]["seed"] == 0
 
 
-def test_a_finished_run_is_not_repeated(configure, small_run, capsys):
+def test_a_finished_run_is_not_repeated_and_one_of_other_settings_refused(
+    configure, small_run, capsys
+):
     directory, results = small_run
     before = (directory / "results.json").stat().st_mtime_ns
     assert orag.main(configure(directory)) == results
     assert (directory / "results.json").stat().st_mtime_ns == before
     assert "finished before" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"other settings \(seeds differ\)"):
+        orag.main(configure(directory, "seeds=3"))
 
 
 def test_files_hold_the_curves_and_figures(small_run):
@@ -129,10 +126,9 @@ def test_files_hold_the_curves_and_figures(small_run):
         regret = curves["greedy/regret"]
     assert regret.shape[0] == 2
     assert regret[:, -1].mean() == pytest.approx(results["greedy/online/regret"])
-    assert (directory / "accuracy.png").stat().st_size > 10_000
-    assert (directory / "regret.png").stat().st_size > 10_000
-    lines = (directory / "metrics.jsonl").read_text().splitlines()
-    assert any("regret/greedy" in json.loads(line) for line in lines)
+    for name in ("accuracy", "regret"):
+        assert (directory / f"{name}.png").stat().st_size > 10_000
+    assert any("regret/greedy" in line for line in rows_of(directory / "metrics.jsonl"))
 
 
 def test_settings_of_other_exposures_are_streamed_with_the_exposures(world, tmp_path):
@@ -154,12 +150,6 @@ def test_settings_of_other_exposures_are_streamed_with_the_exposures(world, tmp_
     assert chosen(run("once", ratios)) == pytest.approx([1.0, 1.0])
     assert chosen(run("often", ratios, "exposures=16")) == pytest.approx([0.01, 0.01])
     assert run("mixed", ratios, "choose_exposures=16") == run("by_hand", [0.01])
-
-
-def test_a_directory_with_other_settings_is_refused(configure, small_run):
-    directory, _ = small_run
-    with pytest.raises(ValueError, match=r"other settings \(seeds differ\)"):
-        orag.main(configure(directory, "seeds=3"))
 
 
 @pytest.mark.parametrize(
@@ -199,12 +189,9 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(
     assert [path.name for path in saved.glob("[0-9]*")] == ["1"]
 
     assert orag.main(configure(tmp_path)) == small_run[1]
-    with (
-        np.load(whole / "steps" / "greedy.npz") as a,
-        np.load(tmp_path / "steps" / "greedy.npz") as b,
-    ):
-        for field in a:
-            np.testing.assert_array_equal(a[field], b[field], err_msg=field)
+    a, b = (step_of(folder, "greedy") for folder in (whole, tmp_path))
+    for field in a:
+        np.testing.assert_array_equal(a[field], b[field], err_msg=field)
     a, b = (load_embeddings(folder / "embeddings" / "greedy") for folder in (whole, tmp_path))
     np.testing.assert_array_equal(a.theta, b.theta)
 
@@ -212,25 +199,22 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(
 @pytest.mark.slow
 def test_hops_are_streamed_question_by_question(world, tmp_path):
     """Use the oracle, which learns both hops of a question even with random vectors."""
-    learner = ["learner=[full_information]", "learners.full_information.tau=[0.04,0.2]"]
-    learner += ["learners.full_information.eta_over_tau=[0.01,0.05,0.1]", "+dataset.hops=true"]
-    more = ["exposures=20", "seeds=2", "chunk=256"]
+    more = ["learner=[full_information]", "learners.full_information.tau=[0.04,0.2]"]
+    more += ["learners.full_information.eta_over_tau=[0.01,0.05,0.1]", "+dataset.hops=true"]
+    more += ["exposures=20", "seeds=2", "chunk=256"]
     bank = data.load("deskbank", part="multi")
     steps = dict(zip(bank.query_ids, bank.steps or (), strict=True))
-    lines = [json.loads(x) for x in (world / "data" / "queries.jsonl").read_text().splitlines()]
+    lines = rows_of(world / "data" / "queries.jsonl")
     for line in lines:
         plan = steps.get(line["id"], ())
         line["steps"] = [{"query": text, "label": bank.tool_ids[tool]} for text, tool in plan]
     folder = shutil.copytree(world / "data", tmp_path / "data")
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    write_json_lines(folder / "queries.jsonl", lines)
     where = [*in_world(world, tmp_path), f"dataset.path={folder}"]
-    results = orag.main(config_of("orag", *learner, *more, *where))
-    complete, accuracy = (
-        results[f"full_information/online/{name}"] for name in ("complete", "accuracy")
-    )
-    assert 0 < complete < accuracy
-    with np.load(tmp_path / "steps" / "full_information.npz") as step:
-        order = step["order"]
+    results = orag.main(config_of("orag", *more, *where))
+    online = "full_information/online"
+    assert 0 < results[f"{online}/complete"] < results[f"{online}/accuracy"]
+    order = step_of(tmp_path, "full_information")["order"]
     groups = as_hops(data.load("jsonl", folder)).groups
     for seed in (groups[some[some >= 0]] for some in order):
         assert np.count_nonzero(np.diff(seed)) == 20 * len(np.unique(seed)) - 1

@@ -29,6 +29,10 @@ ITEMS = {
 }
 
 
+def paper_of(rows):
+    return {"papers": {"orag": {"rows": rows}}}
+
+
 def numbers():
     return json.loads((RESULTS / "papers.json").read_text())
 
@@ -118,35 +122,31 @@ def test_missing_results_and_rows_without_one_source_are_refused():
     row = {"item": "Table 1", "run": "a", "holds": ["w > x"]}
     with pytest.raises(ValueError, match="Table 1: no result 'a:w'; run its section"):
         papers.verdict(row, RUN)
-    for sources in ({}, {"run": "a", "page": "b.md"}):
-        paper = {"papers": {"orag": {"rows": [{"item": "Table 9", **sources}]}}}
-        with pytest.raises(
-            ValueError, match="Table 9: needs one of run, page, tests, absent, drawing"
-        ):
-            papers.rows_of(paper)
-    wrong = ["x"], ["x > y > z"], ["x = y"]
-    for row in (
-        *({"run": "a", "holds": one} for one in wrong),
-        {"page": "b.md", "holds": ["x > 1"]},
+    source = "needs one of run, page, tests, absent, drawing"
+    claim = "a claim must be A > B or A = B"
+    for row, message in (
+        ({}, source),
+        ({"run": "a", "page": "b.md"}, source),
+        ({"run": "a", "holds": ["x"]}, claim),
+        ({"run": "a", "holds": ["x > y > z"]}, claim),
+        ({"run": "a", "holds": ["x = y"]}, claim),
+        ({"page": "b.md", "holds": ["x > 1"]}, claim),
     ):
-        paper = {"papers": {"orag": {"rows": [{"item": "Table 9", **row}]}}}
-        with pytest.raises(ValueError, match="Table 9: a claim must be A > B or A = B"):
-            papers.rows_of(paper)
+        with pytest.raises(ValueError, match=f"Table 9: {message}"):
+            papers.rows_of(paper_of([{"item": "Table 9", **row}]))
 
 
 def test_finished_runs_replace_stored_numbers_and_others_stay(tmp_path):
     rows = [{"item": "1", "run": "noise/desk", "ours": "{x}", "holds": ["other/desk/k=1:y > 0"]}]
     stored = tmp_path / "papers.json"
     stored.write_text(json.dumps({"noise/desk:x": [1.0], "other/desk/k=1:y": [2.0], "old": [3.0]}))
-    results = {"x": {"values": [5.0, 6.0]}}
-    (tmp_path / "results.json").write_text(json.dumps(results))
+    (tmp_path / "results.json").write_text(json.dumps({"x": {"values": [5.0, 6.0]}}))
 
     class Job:
         dataset, change, directory, done = "desk", "", tmp_path, True
 
-    paper = {"papers": {"orag": {"rows": rows}}}
-    found = papers.read_numbers(paper, {"noise": [Job]}, stored)
+    found = papers.read_numbers(paper_of(rows), {"noise": [Job]}, stored)
     assert found == {"noise/desk:x": [5.0, 6.0], "other/desk/k=1:y": [2.0]}
     (tmp_path / "results.json").write_text("{}")
     with pytest.raises(ValueError, match="noise/desk has no result 'x'"):
-        papers.read_numbers(paper, {"noise": [Job]}, stored)
+        papers.read_numbers(paper_of(rows), {"noise": [Job]}, stored)

@@ -1,5 +1,7 @@
 """The race of a user's learner against presets: differences, table, figure and errors."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ import jaxret as jr
 def learner():
     return jr.greedy(tau=0.1, eta=0.02)._replace(name="mine")
 """
+BROKEN = LEARNER.replace('name="mine"', "act=None")
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +28,8 @@ def lines():
 
 
 def test_all_run_on_the_same_streams_and_are_compared_seed_by_seed(lines):
-    assert [(line.task, line.learner) for line in lines] == [
-        (task, learner) for task in ("one", "two") for learner in ("mine", "frozen", "orag")
-    ]
+    everyone = itertools.product(("one", "two"), ("mine", "frozen", "orag"))
+    assert [(line.task, line.learner) for line in lines] == list(everyone)
     train, test = make_task(name="one").split((0.8, 0.2), seed=0)
     mine = jr.simulate(jr.greedy(tau=0.1, eta=0.02), train, exposures=2, seeds=3)
     orag = jr.simulate(jr.orag(), train, exposures=2, seeds=3)
@@ -77,17 +79,9 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
         ("def learner(): return 3", [], "must return a learner or a list of them, got 3"),
         ("def learner(): return []", [], "returns an empty list"),
         (LEARNER.replace("tau=0.1", "tau=-1.0"), [], "ValueError: tau must be > 0, got -1.0"),
-        (
-            LEARNER.replace('name="mine"', "act=None"),
-            [],
-            "TypeError: 'NoneType' object is not callable",
-        ),
+        (BROKEN, [], "TypeError: 'NoneType' object is not callable"),
         (LEARNER, ["--presets", "gready"], "no preset 'gready'; there are frozen, hybrid, orag"),
-        (
-            LEARNER.replace('"mine"', '"greedy"'),
-            [],
-            "two learners are called 'greedy': rename yours",
-        ),
+        (LEARNER.replace("mine", "greedy"), [], "two learners are called 'greedy': rename yours"),
         (LEARNER, ["--presets", ""], "nobody to race against: name --presets"),
         (LEARNER, ["--seeds", "1"], "--seeds must be 2 or more"),
         (LEARNER, ["ultratool=nowhere"], "nowhere does not exist; expected there: UltraTool's"),
@@ -98,14 +92,14 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
 def test_a_file_that_cannot_race_gives_a_one_line_error(
     content, arguments, message, tmp_path, monkeypatch, capsys
 ):
-    if "act=None" not in (content or ""):
+    if content != BROKEN:
         monkeypatch.setattr(jr, "check_learner", lambda learner: None)
     load = command.load
-    monkeypatch.setattr(
-        command,
-        "load",
-        lambda named, encoder: make_task() if named == "deskbank" else load(named, "minilm"),
-    )
+
+    def quickly(named, encoder):
+        return make_task() if named == "deskbank" else load(named, "minilm")
+
+    monkeypatch.setattr(command, "load", quickly)
     file = tmp_path / "my_learner.py"
     if content is not None:
         file.write_text(content)

@@ -9,34 +9,17 @@ import pytest
 from experiments import rankgpt
 from jaxret import data
 from jaxret.data.templates import name_description
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, in_world, refused
 from tests.fake_llm import Reply, serving
 
 QUERIES, CANDIDATES = 9, 12
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
+pytestmark = pytest.mark.usefixtures("key")
 
 
 def configure(world, directory, url, *more):
-    settings = [
-        "dataset=jsonl",
-        "tracking=files",
-        f"dataset.path={world / 'data'}",
-        f"encoder.path={world / 'encoder'}",
-        f"cache={directory / 'cache'}",
-        f"directory={directory / 'run'}",
-        f"queries={QUERIES}",
-        f"candidates={CANDIDATES}",
-        "size=8",
-        "step=4",
-        "words=500",
-        f"llm.base_url={url}",
-        "llm.retries=0",
-    ]
-    return config_of("rankgpt", *settings, *more)
+    where = [*in_world(world, directory / "run"), f"cache={directory / 'cache'}"]
+    small = [f"queries={QUERIES}", f"candidates={CANDIDATES}", "size=8", "step=4", "words=500"]
+    return config_of("rankgpt", *where, *small, f"llm.base_url={url}", "llm.retries=0", *more)
 
 
 def knowing(dataset):
@@ -57,10 +40,8 @@ def knowing(dataset):
 
 
 def test_a_model_that_knows_the_labels_ranks_retrieved_right_tools_first(world, tmp_path):
-    dataset = data.load("jsonl", world / "data")
-    with serving(knowing(dataset)) as server:
-        cfg = configure(world, tmp_path, server.url)
-        found = rankgpt.main(cfg)
+    with serving(knowing(data.load("jsonl", world / "data"))) as server:
+        found = rankgpt.main(configure(world, tmp_path, server.url))
         asked = len(server.requests)
         assert asked == QUERIES * 2  # two windows of 8 cover 12 candidates
         again = rankgpt.main(configure(world, tmp_path, server.url, "again=true"))
@@ -68,18 +49,14 @@ def test_a_model_that_knows_the_labels_ranks_retrieved_right_tools_first(world, 
     assert found["answers/whole"] == 1
     assert found["answers/lost"] == found["answers/repeated"] == found["answers/invented"] == 0
     assert found["rankgpt/ndcg@10"] > found["first/ndcg@10"]
-    assert found["gain/ndcg@10"] == pytest.approx(
-        found["rankgpt/ndcg@10"] - found["first/ndcg@10"], abs=1e-6
-    )
+    gain = found["rankgpt/ndcg@10"] - found["first/ndcg@10"]
+    assert found["gain/ndcg@10"] == pytest.approx(gain, abs=1e-6)
     kept = json.loads((tmp_path / "run" / "results.json").read_text())
     assert kept["gain/ndcg@10"]["n"] == QUERIES
     # Moving right tools up among the same twelve candidates cannot reduce recall@10.
     assert found["rankgpt/recall@10"] >= found["first/recall@10"]
-    assert {k: x for k, x in again.items() if k != "seconds"} == {
-        k: x for k, x in found.items() if k != "seconds"
-    }
-    assert "seconds" in found
-    assert "seconds" not in again  # all answers came from the cache
+    assert "seconds" in found  # but not again: all answers came from the cache
+    assert again == {name: x for name, x in found.items() if name != "seconds"}
 
 
 def test_errors_in_answers_are_counted_and_leave_the_order_unchanged(world, tmp_path):
@@ -98,8 +75,7 @@ def test_errors_in_answers_are_counted_and_leave_the_order_unchanged(world, tmp_
 @pytest.mark.slow
 def test_a_server_that_is_gone_costs_nothing_that_was_answered(world, tmp_path):
     """A wrong key stops the run; the next call sends only the unanswered requests."""
-    dataset = data.load("jsonl", world / "data")
-    knows = knowing(dataset)
+    knows = knowing(data.load("jsonl", world / "data"))
 
     def fails_later(messages, number):
         return knows(messages, number) if number < 5 else Reply(status=401)
@@ -127,6 +103,5 @@ def test_a_server_that_is_gone_costs_nothing_that_was_answered(world, tmp_path):
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_written(world, tmp_path, override, message):
-    with pytest.raises((ValueError, KeyError), match=message):
-        rankgpt.main(configure(world, tmp_path, "http://127.0.0.1:1/v1", override))
-    assert not (tmp_path / "run").exists()
+    cfg = configure(world, tmp_path, "http://127.0.0.1:1/v1", override)
+    refused(rankgpt.main, cfg, message, error=(ValueError, KeyError))

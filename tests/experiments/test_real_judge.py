@@ -9,12 +9,7 @@ from jaxret.runtime.files import write_json_lines
 from tests.experiments.configs import config_of
 from tests.fake_llm import Reply, serving
 
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-
-
+pytestmark = pytest.mark.usefixtures("key")
 DOMAINS = {"weather": ("rain", "wind"), "travel": ("train", "plane", "boat")}
 
 
@@ -37,18 +32,10 @@ def folder(tmp_path):
 
 
 def configure(folder, server, *more):
-    settings = [
-        "dataset=jsonl",
-        f"dataset.path={folder / 'data'}",
-        f"table={folder / 'table.npz'}",
-        f"cache={folder / 'cache'}",
-        "domains=[travel]",
-        f"llm.base_url={server.url}",
-        "llm.retries=0",
-        "llm.concurrency=1",
-        "batch=4",
-    ]
-    return config_of("real_judge_ask", *settings, *more)
+    where = ["dataset=jsonl", f"dataset.path={folder / 'data'}", f"cache={folder / 'cache'}"]
+    where += [f"table={folder / 'table.npz'}", f"llm.base_url={server.url}"]
+    small = ["domains=[travel]", "llm.retries=0", "llm.concurrency=1", "batch=4"]
+    return config_of("real_judge_ask", *where, *small, *more)
 
 
 def confident(messages, number):
@@ -88,10 +75,8 @@ def test_a_table_grows_by_domains_each_of_them_whole_before_the_next(folder):
     assert found.share == 1.0
     assert len(server.requests) == 15 * 5
     words = [(text.split("about ")[1].split(".")[0], text.split()) for text in said(server)]
-    first = [
-        tool in DOMAINS["travel"] and not set(DOMAINS["weather"]) & set(text[-12:])
-        for tool, text in words
-    ]
+    travel, weather = set(DOMAINS["travel"]), set(DOMAINS["weather"])
+    first = [tool in travel and not weather & set(text[-12:]) for tool, text in words]
     assert first == [True] * 27 + [False] * 48  # the first domain's block comes first
     tools = [tool for tool, _ in words[27:]]
     assert tools == sorted(tools, key=found.tools.index)  # grouped by tool
@@ -125,12 +110,13 @@ def test_an_endpoint_that_dies_stops_the_run_and_its_answers_are_kept(folder):
 def test_a_table_with_other_questions_is_not_extended(folder):
     with serving(confident) as server:
         ask.main(configure(folder, server))
-        with pytest.raises(ValueError, match=r"answers to other questions \(judge differ\)"):
-            ask.main(configure(folder, server, "llm.model=another"))
-        with pytest.raises(ValueError, match=r"answers to other questions \(tools differ\)"):
-            ask.main(configure(folder, server, "domains=[weather]"))
-        with pytest.raises(ValueError, match=r"domains must be some of weather, travel, got moon"):
-            ask.main(configure(folder, server, "domains=[moon]"))
+        for override, message in (
+            ("llm.model=another", r"answers to other questions \(judge differ\)"),
+            ("domains=[weather]", r"answers to other questions \(tools differ\)"),
+            ("domains=[moon]", "domains must be some of weather, travel, got moon"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                ask.main(configure(folder, server, override))
 
 
 def test_a_damaged_table_is_named(tmp_path):

@@ -9,7 +9,9 @@ import pytest
 
 from experiments.review_documents import page as review_page
 from experiments.review_documents.page import QUESTIONS, Review
+from jaxret.runtime.files import write_json_lines
 from tests.browser import browsing
+from tests.experiments.conftest import rows_of
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 PROFILE = {"function": "Says the time.", "tags": ["clock", "hour", "time"]}
@@ -22,18 +24,14 @@ def answer(tool="a", **fields):
 
 @pytest.fixture
 def sample(tmp_path):
+    example = {"example_usage": [{"query": "now?", "api_call": "c(1)"}]}
     rows = [
         {"id": "a", "document": {"name": "a", "zones": {"cet": ["+1", "+2"]}}, "profile": PROFILE},
         {"id": EVIL, "document": {EVIL: EVIL}, "profile": {"function": EVIL, "tags": [EVIL]}},
-        {
-            "id": "c",
-            "document": {"name": "c"},
-            "profile": PROFILE | {"example_usage": [{"query": "now?", "api_call": "c(1)"}]},
-        },
+        {"id": "c", "document": {"name": "c"}, "profile": PROFILE | example},
     ]
-    path = tmp_path / "sample.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    write_json_lines(tmp_path / "sample.jsonl", rows)
+    return tmp_path / "sample.jsonl"
 
 
 @contextmanager
@@ -73,7 +71,7 @@ def post(page, content, **headers):
 
 
 def lines(sample):
-    return [json.loads(x) for x in sample.with_name("reviews.jsonl").read_text().splitlines()]
+    return rows_of(sample.with_name("reviews.jsonl"))
 
 
 def test_answers_are_lines_and_the_last_one_of_a_tool_counts(sample):
@@ -166,11 +164,12 @@ def test_each_reviewer_has_answers_of_their_own(sample):
 
 
 def test_a_missing_or_empty_sample_is_refused(tmp_path):
+    files = tmp_path / "sample.jsonl", tmp_path / "reviews.jsonl"
     with pytest.raises(FileNotFoundError, match=r"sample.jsonl does not exist"):
-        Review(tmp_path / "sample.jsonl", tmp_path / "reviews.jsonl")
-    (tmp_path / "sample.jsonl").write_text("")
+        Review(*files)
+    files[0].write_text("")
     with pytest.raises(ValueError, match="holds no tools: nothing to review"):
-        Review(tmp_path / "sample.jsonl", tmp_path / "reviews.jsonl")
+        Review(*files)
 
 
 def test_in_a_browser_the_page_works_by_keyboard_alone_and_resumes(sample, browser, tmp_path):

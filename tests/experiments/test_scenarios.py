@@ -15,23 +15,16 @@ from experiments.scenarios import page
 from experiments.scenarios.measures import Windows, largest_loss, measures
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.replay import Replay
-from jaxret.runtime.tracking import read_results
 from jaxret.testing import quick_jit
-from tests.experiments.configs import config_of, in_world
+from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import step_of, values_of
 
 SEEDS = 2
 
 
 def configure(world, directory, *more):
-    small = [
-        *in_world(world, directory),
-        "learner=[greedy]",
-        f"seeds={SEEDS}",
-        "exposures=2",
-        "window=40",
-        "guard.share=0.1",
-    ]
-    return config_of("scenarios", *small, *more)
+    small = ["learner=[greedy]", f"seeds={SEEDS}", "exposures=2", "window=40", "guard.share=0.1"]
+    return config_of("scenarios", *in_world(world, directory), *small, *more)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +33,7 @@ def finished(world, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "scenarios"
     cfg = configure(world, directory)
     suite.main(cfg)
-    return cfg, directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+    return cfg, directory, values_of(directory)
 
 
 def test_every_scenario_has_its_table_and_its_figure(finished):
@@ -56,9 +49,8 @@ def test_every_scenario_has_its_table_and_its_figure(finished):
 
 def test_each_rule_is_compared_with_its_calm_run_and_with_static_retrieval(finished):
     _, directory, results = finished
-    steps = directory / "steps"
     static, calm, moved, guarded = (
-        np.load(steps / f"{name}.npz")
+        step_of(directory, name)
         for name in ("drift-static", "calm-greedy", "drift-greedy", "drift-greedy-guarded")
     )
     rounds = int(results["rounds"][0])
@@ -77,20 +69,18 @@ def test_each_rule_is_compared_with_its_calm_run_and_with_static_retrieval(finis
 
 
 def test_every_scenario_changes_the_outcomes_except_rewriting_with_kept_rows(finished):
-    _, directory, _ = finished
-    calm = np.load(directory / "steps" / "calm-greedy.npz")["success"]
-    for name in finished[0].scenarios:
-        success = np.load(directory / "steps" / f"{name}-greedy.npz")["success"]
-        assert (success != calm).any() == (name != "rewritten_keep"), name  # rows are kept
-    keep, reset = (
-        np.load(directory / "steps" / f"rewritten_{how}-static.npz")["success"]
-        for how in ("keep", "reset")
-    )
+    cfg, directory, results = finished
+
+    def success(name):
+        return step_of(directory, name)["success"]
+
+    calm = success("calm-greedy")
+    for name in cfg.scenarios:
+        changed = (success(f"{name}-greedy") != calm).any()
+        assert changed == (name != "rewritten_keep"), name  # rows are kept
+    keep, reset = (success(f"rewritten_{how}-static") for how in ("keep", "reset"))
     np.testing.assert_array_equal(keep, reset)  # static retrieval uses the current documents
-
-
-def test_with_several_tools_shown_there_is_no_guard_and_another_calm_run(finished):
-    _, _, results = finished
+    # With several tools shown, there is no guard and another calm run.
     assert "several_shown/greedy/guard/cost" not in results
     assert "drift/greedy/guard/cost" in results
     assert (results["several_shown/frozen/calm"] != results["drift/frozen/calm"]).any()
@@ -186,6 +176,4 @@ def test_a_slate_changes_the_policy_alone(learner):
 )
 def test_bad_settings_are_refused_before_anything_is_written(world, tmp_path, override, message):
     cfg = configure(world, tmp_path / "run", override)
-    with pytest.raises(ValueError, match=message):
-        suite.main(cfg)
-    assert not (tmp_path / "run").exists()
+    refused(suite.main, cfg, message)

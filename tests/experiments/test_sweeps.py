@@ -24,14 +24,8 @@ LAUNCHERS = {
     "joblib": ("hydra-joblib-launcher", ["hydra.launcher.n_jobs=2"]),
     "submitit_local": ("hydra-submitit-launcher", []),
 }
-SMALL = [
-    "exposures=1",
-    "seeds=2",
-    "chunk=128",
-    "learner=[frozen,greedy]",
-    "learners.greedy.tau=[0.04]",
-    "tracking=files",
-]
+SMALL = ["exposures=1", "seeds=2", "chunk=128", "tracking=files"]
+SMALL += ["learner=[frozen,greedy]", "learners.greedy.tau=[0.04]"]
 # They differ in a number, so that they share all compiled programs.
 SWEPT, VALUES = "learners.greedy.eta_over_tau=", ("[0.1]", "[0.2]")
 

@@ -1,33 +1,20 @@
 """Tool-Embed and Tool-Rank end to end: a tiny Qwen3 is written, trained and evaluated."""
 
-import json
-
 import numpy as np
 import pytest
 
 from experiments import evaluate_retrieval
 from experiments.tiny_qwen3 import __main__ as tiny_qwen3
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import rows_of, step_of
 
 LORA = "{rank: 2, alpha: 4, dropout: 0.1, targets: '.*blocks/.*/kernel'}"
-SMALL = [
-    "recipe=[tool_embed,tool_rank]",
-    "document=terse",
-    "recipes.tool_embed.epochs=2",
-    "recipes.tool_embed.validate=1",
-    "recipes.tool_embed.learning_rate=1e-3",
-    "recipes.tool_embed.limit=24",
-    "recipes.tool_rank.epochs=3",
-    "recipes.tool_rank.validate=0.5",
-    "recipes.tool_rank.limit=24",
-    "recipes.tool_rank.document_limit=24",
-    "recipes.tool_rank.candidates=7",
-    "recipes.tool_rank.validated=4",
-    "recipes.tool_rank.negatives=3",
-    "recipes.tool_rank.redraws=1",
-    "recipes.tool_rank.learning_rate=1e-2",
-    f"recipes.tool_rank.lora={LORA}",
-]
+EMBED = ("epochs=2", "validate=1", "learning_rate=1e-3", "limit=24")
+RANK = ("epochs=3", "validate=0.5", "learning_rate=1e-2", "limit=24", "document_limit=24")
+RANK += ("candidates=7", "validated=4", "negatives=3", "redraws=1", f"lora={LORA}")
+SMALL = ["recipe=[tool_embed,tool_rank]", "document=terse"]
+SMALL += [f"recipes.tool_embed.{setting}" for setting in EMBED]
+SMALL += [f"recipes.tool_rank.{setting}" for setting in RANK]
 
 
 def configure(world, directory, *more):
@@ -46,23 +33,15 @@ def configure(world, directory, *more):
 @pytest.fixture(scope="module")
 def written(world):
     """Add a tiny Qwen3 to the folder."""
-    cfg = config_of(
-        "tiny_qwen3",
-        "dataset=jsonl",
-        f"dataset.path={world / 'data'}",
-        f"path={world / 'qwen3'}",
-        f"directory={world}",
-        "vocabulary=512",
-        "width=16",
-        "layers=1",
-    )
-    tiny_qwen3.main(cfg)
+    where = ["dataset=jsonl", f"dataset.path={world / 'data'}", f"path={world / 'qwen3'}"]
+    small = ["vocabulary=512", "width=16", "layers=1"]
+    tiny_qwen3.main(config_of("tiny_qwen3", *where, f"directory={world}", *small))
     return world
 
 
 def losses(world, name):
     (file,) = (world / "rex").glob(f"{name}-jsonl-*/metrics.jsonl")
-    return [json.loads(line)[f"{name}-0/loss"] for line in file.read_text().splitlines()]
+    return [line[f"{name}-0/loss"] for line in rows_of(file)]
 
 
 @pytest.mark.slow
@@ -75,12 +54,9 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     (folder,) = (written / "rex").glob("tool_rank-*")
     size = sum(path.stat().st_size for path in (folder / "best").rglob("*") if path.is_file())
     assert size < 0.5 * (written / "qwen3" / "model.safetensors").stat().st_size  # adapter only
-    with (
-        np.load(tmp_path / "steps" / "tool_embed-0-test.npz") as first,
-        np.load(tmp_path / "steps" / "tool_rank-0-test.npz") as second,
-    ):
-        np.testing.assert_array_equal(np.sort(first["items"][:, :7]), np.sort(second["items"]))
-        assert (second["scores"] <= 0).all()  # log probabilities
+    first, second = (step_of(tmp_path, f"{x}-0-test") for x in ("tool_embed", "tool_rank"))
+    np.testing.assert_array_equal(np.sort(first["items"][:, :7]), np.sort(second["items"]))
+    assert (second["scores"] <= 0).all()  # log probabilities
 
 
 @pytest.mark.parametrize(
@@ -92,10 +68,7 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
             "recipes.tool_rank.first=bm26",
             "recipes.tool_rank.first must be one of bm25, .*tool_embed",
         ),
-        (
-            "recipes.tool_rank.lora={rank: 2, alpha: 2, dropout: 1.0, targets: '.*kernel'}",
-            "lora.dropout must",
-        ),
+        (f"recipes.tool_rank.lora={LORA.replace('0.1', '1.0')}", "lora.dropout must"),
         ("encoder.width=17", r"width must be null or in 1 .. 16, got 17"),
     ],
 )

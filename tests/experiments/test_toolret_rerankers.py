@@ -16,7 +16,7 @@ from jaxret.methods.tool_rank import verdict
 from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Reranker, refine
 from jaxret.retrieval.runs import load_run
-from tests.experiments.conftest import WIDTH
+from tests.experiments.conftest import WIDTH, step_of
 from tests.experiments.toolret_copy import QUERIES, TASKS, configure, write_copy
 
 
@@ -29,8 +29,8 @@ def copy(tmp_path_factory):
 
 def first_list(directory, name):
     """Return the first-stage list that the reranker received in the same run."""
-    with np.load(directory / "steps" / f"{name}.npz") as unit:
-        return Ranking(items=unit["items"], scores=unit["scores"])
+    step = step_of(directory, name)
+    return Ranking(items=step["items"], scores=step["scores"])
 
 
 @pytest.mark.slow
@@ -67,22 +67,14 @@ def test_a_cross_encoder_reads_instruction_and_query_and_sorts_the_list(world, c
 @pytest.mark.slow
 def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp_path):
     found = benchmark(copy, tasks=["mnms"])
-    write_tiny_qwen3(
-        tmp_path / "model", found.dataset.documents, vocabulary=400, width=16, layers=1
-    )
-    chosen = ["path=" + str(tmp_path / "model"), "first=bm25", "dtype=float32", "chunk=4"]
+    small = {"vocabulary": 400, "width": 16, "layers": 1}
+    write_tiny_qwen3(tmp_path / "model", found.dataset.documents, **small)
+    settings = [f"path={tmp_path / 'model'}", "first=bm25", "dtype=float32", "chunk=4"]
     (tmp_path / "mine.txt").write_text("Is it $yes or $no?\n---\n$query\n$document")
-    chosen += ["query_limit=64", "document_limit=32", f"prompt={tmp_path / 'mine.txt'}"]
-    evaluate_toolret.main(
-        configure(
-            world,
-            copy,
-            tmp_path / "run",
-            "methods=[tool_rank]",
-            "+dataset.options.tasks=[mnms]",
-            *(f"models.tool_rank.{setting}" for setting in chosen),
-        )
-    )
+    settings += ["query_limit=64", "document_limit=32", f"prompt={tmp_path / 'mine.txt'}"]
+    chosen = ["methods=[tool_rank]", "+dataset.options.tasks=[mnms]"]
+    chosen += [f"models.tool_rank.{setting}" for setting in settings]
+    evaluate_toolret.main(configure(world, copy, tmp_path / "run", *chosen))
     names, file = found.dataset.tool_ids, "mnms-with.run"
     first = first_list(tmp_path / "run", "bm25-mnms-with")
     got = load_run(tmp_path / "run" / "rankings" / "tool_rank" / file, found.ids, names)
@@ -92,11 +84,8 @@ def test_a_language_model_is_asked_about_every_tool_on_the_list(world, copy, tmp
     asked = verdict(model.tokenizer, instruction="", **options)
     query = f"{found.instructions[1]} {found.queries[1]}"
     ids = asked.heads([query])[0] + asked.tails([found.dataset.documents[got.items[1, 0]]])[0]
-    yes, no = np.asarray(
-        model.network(asked).apply(
-            model.params(asked), jnp.array([ids]), jnp.ones((1, len(ids)), bool)
-        )
-    )[0]
+    given = (model.params(asked), jnp.array([ids]), jnp.ones((1, len(ids)), bool))
+    [[yes, no]] = np.asarray(model.network(asked).apply(*given))
     assert got.scores[1, 0] == pytest.approx(-np.log1p(np.exp(no - yes)), abs=1e-5)
 
 

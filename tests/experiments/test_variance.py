@@ -6,7 +6,7 @@ import pytest
 import jaxret as jr
 from experiments import variance
 from experiments.common.loading import task_of
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused
 from tests.experiments.processes import stopped_at
 
 KEPT = ("importance_weighted", "debiased", "full_information")
@@ -15,12 +15,8 @@ LEFT_OUT = ("chosen_only", "clipped", "implicit_exploration", "bandit_likelihood
 
 def configure(directory, *more):
     small = ["tracking=files", "seeds=2", "exposures=2", "chunk=128", "sizes=[12]"]
-    small += [
-        "tau=[0.02,0.04]",
-        "eta_over_tau=[0.1]",
-        "rates=[0.0,0.2]",
-        "moments={tau:0.1,queries:40}",
-    ]
+    small += ["tau=[0.02,0.04]", "eta_over_tau=[0.1]", "rates=[0.0,0.2]"]
+    small += ["moments={tau:0.1,queries:40}"]
     small += [f"~learners.{name}" for name in LEFT_OUT]
     return config_of("variance", *small, f"directory={directory}", *more)
 
@@ -61,9 +57,8 @@ def test_debiasing_noisy_bits_costs_variance(finished):
         results[f"{name}/12/0.2/variance"]
         for name in ("full_information", "importance_weighted", "debiased")
     )
-    clean = results["importance_weighted/12/0/variance"]
     assert told < 1e-12
-    assert 1 < clean < paper < right
+    assert 1 < results["importance_weighted/12/0/variance"] < paper < right
 
 
 def test_the_noise_rate_reaches_environment_and_estimator_as_data(finished, traces):
@@ -132,15 +127,10 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(tmp_path, 
         ("rates=[0.5]", r"rates must be in \[0, 0.5\), got 0.5"),
         ("sizes=[some]", "sizes must be 'all' or a number >= 2, got some"),
         ("learners.debiased.estimator=right", "'debiased': unknown estimator 'right'; known"),
-        (
-            "~learners.debiased.policy",
-            r"'debiased' needs policy and estimator, got \['estimator'\]",
-        ),
+        ("~learners.debiased.policy", r"'debiased' needs .* estimator, got \['estimator'\]"),
         ("learners.debiased.policy={name:softmax,k:2}", "'debiased' must show one item"),
         ("+learners.debiased.query_map=linear", "'debiased' needs policy and estimator, got"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        variance.main(configure(tmp_path / "run", override))
-    assert not (tmp_path / "run").exists()
+    refused(variance.main, configure(tmp_path / "run", override), message)

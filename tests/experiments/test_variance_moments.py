@@ -115,8 +115,7 @@ def test_queries_are_averaged_over_one_by_one_at_the_rules_temperature():
 
 
 def test_a_policy_that_shows_several_items_is_refused():
-    several = rank_one(
-        "several", estimator=estimators.chosen_only(), policy=policies.greedy(k=2), tau=1.0, eta=1.0
-    )
+    chosen_only, greedy = estimators.chosen_only(), policies.greedy(k=2)
+    several = rank_one("several", estimator=chosen_only, policy=greedy, tau=1.0, eta=1.0)
     with pytest.raises(ValueError, match=r"policy 'greedy' with k=2 has no probabilities"):
         of_round(rule_of(several), jnp.asarray(LOGITS), jnp.asarray(0))

@@ -1,6 +1,5 @@
 """The grid of warm starts, end to end on some of DeskBank's tools."""
 
-import json
 import shutil
 
 import numpy as np
@@ -8,19 +7,14 @@ import pytest
 
 from experiments import warm_start
 from experiments.common.loading import task_of
+from jaxret.runtime.files import write_json_lines
 from jaxret.theory.comparators import proximal_losses
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, refused
+from tests.experiments.conftest import rows_of, step_of
 from tests.experiments.processes import stopped_at
 
-SMALL = [
-    "exposures=1",
-    "seeds=2",
-    "chunk=64",
-    "learner=[orag]",
-    "+learners.orag.projection=none",
-    "learners.orag.tau=[0.5]",
-    "learners.orag.eta_over_tau=[0.001,0.0001]",
-]
+SMALL = ["exposures=1", "seeds=2", "chunk=64", "learner=[orag]", "+learners.orag.projection=none"]
+SMALL += ["learners.orag.tau=[0.5]", "learners.orag.eta_over_tau=[0.001,0.0001]"]
 STARTS = ("document/name_description", "document/full", "tool2vec", "mixture")
 
 
@@ -29,10 +23,8 @@ def configure(world, tmp_path_factory):
     """Return a function that composes a small run, on queries with one label each."""
     folder = tmp_path_factory.mktemp("data")
     shutil.copy(world / "data" / "tools.jsonl", folder)
-    with (folder / "queries.jsonl").open("w") as file:
-        for line in (world / "data" / "queries.jsonl").read_text().splitlines():
-            if len(json.loads(line)["labels"]) == 1:
-                print(line, file=file)
+    lines = rows_of(world / "data" / "queries.jsonl")
+    write_json_lines(folder / "queries.jsonl", (x for x in lines if len(x["labels"]) == 1))
     data = ("dataset=jsonl", f"dataset.path={folder}", "tracking=files")
     return lambda directory: config_of("warm_start", *SMALL, *data, f"directory={directory}")
 
@@ -52,8 +44,7 @@ def parted(configure, finished):
 
 
 def read(directory, step):
-    with np.load(directory / "steps" / f"orag-{step}.npz") as file:
-        return dict(file)
+    return step_of(directory, f"orag-{step}")
 
 
 def shared_loss(directory, start):
@@ -117,9 +108,8 @@ def test_theorem_5_1_holds_from_every_start_where_its_assumptions_do(finished, p
     tau, eta = (results[f"orag/document/full/online/{name}"] for name in ("tau", "eta"))
     counts = parts.training.astype(float)
     for start, theta_1 in ({"document/full": task.theta} | from_usage).items():
-        found, theirs = proximal_losses(
-            theta_1, task.queries, task.labels, tau=tau, eta=eta, counts=counts
-        )
+        given = {"tau": tau, "eta": eta, "counts": counts}
+        found, theirs = proximal_losses(theta_1, task.queries, task.labels, **given)
         distance2 = np.sum((np.asarray(found.theta, np.float64) - theta_1) ** 2)
         term = results[f"orag/{start}/shared/first_term"]
         assert term == pytest.approx(distance2 / (2 * eta), rel=1e-4)
@@ -133,17 +123,17 @@ def test_theorem_5_1_holds_from_every_start_where_its_assumptions_do(finished, p
 
 def test_rounds_are_counted_until_the_difference_is_never_negative_again():
     below, above = np.full(10, -1.0), np.full(10, 1.0)
-    assert warm_start.rounds_until(np.concatenate([below, above])[None], window=1) == 10
-    # The window of 4 that ends in round 11 still sums to -2; the one of round 12 sums to 0.
-    assert warm_start.rounds_until(np.concatenate([below, above])[None], window=4) == 11
-    assert warm_start.rounds_until(np.stack([above, above]), window=3) == 0
-    assert warm_start.rounds_until(np.concatenate([above, below])[None], window=1) is None
-    # Averages over seeds first.
-    assert warm_start.rounds_until(np.stack([below, 2 * above]), window=1) == 0
-    # Ignores a rise that does not last.
-    assert (
-        warm_start.rounds_until(np.concatenate([below, above, below, above])[None], window=1) == 30
-    )
+    for seeds, window, expected in (
+        ([[below, above]], 1, 10),
+        # The window of 4 that ends in round 11 still sums to -2; the one of round 12 sums to 0.
+        ([[below, above]], 4, 11),
+        ([[above], [above]], 3, 0),
+        ([[above, below]], 1, None),
+        ([[below], [2 * above]], 1, 0),  # averages over seeds first
+        ([[below, above, below, above]], 1, 30),  # ignores a rise that does not last
+    ):
+        ahead = np.stack([np.concatenate(parts) for parts in seeds])
+        assert warm_start.rounds_until(ahead, window=window) == expected
 
 
 def test_a_start_that_is_worse_is_worth_negative_rounds():
@@ -151,9 +141,8 @@ def test_a_start_that_is_worse_is_worth_negative_rounds():
 
     def stub(static, success):
         success, static = (np.tile(x, (2, 1)).astype(float) for x in (success, static))
-        return warm_start.FromStart(
-            (1.0, 1.0), success, static, {}, success, None, success[0], None
-        )
+        rest = ({}, success, None, success[0], None)
+        return warm_start.FromStart((1.0, 1.0), success, static, *rest)
 
     half, full = np.tile([0, 1], 20), np.ones(40)
     slow = np.concatenate([half[:20], full[:20]])
@@ -178,10 +167,9 @@ def test_files_hold_the_curves_and_figures(finished):
     with np.load(directory / "curves.npz") as curves:
         regret = curves["orag/mixture/regret"]
     assert regret[:, -1].mean() == pytest.approx(results["orag/mixture/shared/regret"])
-    assert (directory / "regret_orag.png").stat().st_size > 10_000
-    assert (directory / "accuracy_orag.png").stat().st_size > 10_000
-    lines = (directory / "metrics.jsonl").read_text().splitlines()
-    assert any("regret/orag/tool2vec" in json.loads(line) for line in lines)
+    for name in ("regret_orag", "accuracy_orag"):
+        assert (directory / f"{name}.png").stat().st_size > 10_000
+    assert any("regret/orag/tool2vec" in line for line in rows_of(directory / "metrics.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -194,9 +182,7 @@ def test_files_hold_the_curves_and_figures(finished):
 )
 def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
     cfg = config_of("warm_start", f"directory={tmp_path / 'run'}", "tracking=files", override)
-    with pytest.raises(ValueError, match=message):
-        warm_start.main(cfg)
-    assert not (tmp_path / "run").exists()
+    refused(warm_start.main, cfg, message)
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
@@ -210,7 +196,6 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
     with stopped_at(1):
         warm_start.main(configure(tmp_path))
     assert not left.exists()
-    assert [
-        path.name for path in (tmp_path / "checkpoints" / left.stem / "checkpoints").glob("[0-9]*")
-    ] == ["1"]
+    saved = tmp_path / "checkpoints" / left.stem / "checkpoints"
+    assert [path.name for path in saved.glob("[0-9]*")] == ["1"]
     assert warm_start.main(configure(tmp_path)) == finished[1]

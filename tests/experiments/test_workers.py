@@ -50,31 +50,17 @@ def stops_everybody(cfg):
     raise Interrupted(cfg.directory, 1)
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory):
-    """Run three chains with two workers; one chain waits for another, in which a run fails."""
-    folder = tmp_path_factory.mktemp("workers")
-    tasks = {name: (run, job(folder / name)) for name, run in RUNS.items()}
+def test_chains_run_side_by_side_and_the_rest_follows_also_after_a_failure(tmp_path):
+    """Two workers run three chains; one chain waits for another, in which a run fails."""
+    runs = {"a": waits_for_b, "failed": fails, "b": works, "c": works}
+    tasks = {name: (run, job(tmp_path / name)) for name, run in runs.items()}
     side_by_side([[tasks["a"]], [tasks["failed"], tasks["b"]], [tasks["c"]]], workers=2)
-    return folder
-
-
-RUNS = {"a": waits_for_b, "failed": fails, "b": works, "c": works}
-
-
-def test_chains_run_side_by_side_and_the_rest_follows(ran):
-    pids = {name: (ran / name / "pid").read_text() for name in "abc"}
+    pids = {name: (tmp_path / name / "pid").read_text() for name in "abc"}
     assert pids["a"] != pids["b"]
     assert pids["c"] in (pids["a"], pids["b"])
-
-
-def test_a_run_that_fails_stops_no_other(ran):
-    assert not (ran / "failed" / "pid").exists()
-    assert (ran / "b" / "pid").exists()
-
-
-def test_the_output_of_a_run_is_stored_beside_its_results(ran):
-    assert (ran / "c" / "output.txt").read_text() == f"this is said in {ran / 'c'}\n"
+    assert not (tmp_path / "failed" / "pid").exists()
+    output = (tmp_path / "c" / "output.txt").read_text()
+    assert output == f"this is said in {tmp_path / 'c'}\n"
 
 
 @pytest.mark.slow

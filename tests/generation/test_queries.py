@@ -33,6 +33,9 @@ def test_tools_are_drawn_without_replacement_and_each_question_has_its_own():
     assert all(len(set(draw.tolist())) == 10 for draw in draws)
     assert len({tuple(draw) for draw in draws}) == 5
     np.testing.assert_array_equal(draws[2], draw_tools(np.random.default_rng([0, 3, 2]), used, 10))
+    message = r"n must be in \[1, 20\], the size of the catalogue, got 21"
+    with pytest.raises(ValueError, match=message):
+        draw_tools(np.random.default_rng(0), used, 21)
 
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, 2.0])
@@ -46,32 +49,31 @@ def test_tools_that_have_queries_are_drawn_less_the_more_coverage_counts(coverag
     np.testing.assert_allclose(found / n, share, atol=4 * np.sqrt(0.25 / n))
 
 
-def test_more_tools_than_there_are_cannot_be_drawn():
-    with pytest.raises(
-        ValueError, match=r"n must be in \[1, 3\], the size of the catalogue, got 4"
-    ):
-        draw_tools(np.random.default_rng(0), np.zeros(3, int), 4)
-
-
 def test_a_pool_that_is_too_small_is_shown_whole():
     assert sorted(draw_examples(np.random.default_rng(0), "abc", 5)) == ["a", "b", "c"]
 
 
-def read(functions=("math.mean", "io.read_csv"), instruction="How warm was May?", **more):
-    fields = {"functions": functions, "instruction": instruction, "explanation": "why"} | more
-    return queries.read_draft(json.dumps(fields), OFFERED, KNOWN, fewest=2, most=3)
+GOOD = {
+    "functions": ["math.mean", "io.read_csv"],
+    "instruction": "How warm was May?",
+    "explanation": "why",
+}
+
+
+def read(text):
+    text = text if isinstance(text, str) else json.dumps(GOOD | text)
+    return queries.read_draft(text, OFFERED, KNOWN, fewest=2, most=3)
 
 
 def test_an_answer_is_parsed_from_surrounding_text():
     fields = '{"functions": ["math.sort", "plot.line"], "instruction": "Draw\\n it.", '
     fields += '"explanation": "x"}'
     text = f'<think>{{"functions": 1}}</think>Sure!\n```json\n{fields}\n```'
-    draft = queries.read_draft(text, OFFERED, KNOWN, fewest=2, most=3)
-    assert draft == queries.Draft("Draw it.", ("math.sort", "plot.line"), "x")
+    assert read(text) == queries.Draft("Draw it.", ("math.sort", "plot.line"), "x")
 
 
 @pytest.mark.parametrize(
-    ("kind", "changed"),
+    ("kind", "answer"),
     [
         ("repeated", {"functions": ["math.mean", "math.mean"]}),
         ("invented", {"functions": ["math.mean", "math.median"]}),
@@ -84,27 +86,20 @@ def test_an_answer_is_parsed_from_surrounding_text():
         ("fields", {"explanation": None}),
         ("named", {"instruction": "Use read_csv on the file."}),
         ("named", {"instruction": "What does Math.Mean give?"}),
-    ],
-)
-def test_an_answer_that_cannot_be_used_says_of_what_kind_it_is(kind, changed):
-    read()
-    with pytest.raises(Wrong) as wrong:
-        read(**changed)
-    assert wrong.value.kind == kind
-
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
         ("not_json", "I cannot."),
         ("not_json", '{"functions": ["a"'),
         ("fields", '{"functions": []}'),
     ],
 )
-def test_an_answer_without_its_object_is_wrong(kind, text):
+def test_an_answer_that_cannot_be_used_says_of_what_kind_it_is(kind, answer):
     with pytest.raises(Wrong) as wrong:
-        queries.read_draft(text, OFFERED, KNOWN, fewest=2, most=3)
+        read(answer)
     assert wrong.value.kind == kind
+
+
+def test_a_plain_word_is_no_function_name():
+    assert read({})
+    assert read({"functions": ["math.sort", "math.mean"], "instruction": "Sort the mean."})
 
 
 def test_the_schema_of_an_answer_lists_the_offered_tools():
@@ -113,14 +108,9 @@ def test_the_schema_of_an_answer_lists_the_offered_tools():
     functions = form["properties"]["functions"]
     assert functions["items"] == {"enum": list(offered)}
     assert (functions["minItems"], functions["maxItems"]) == (2, 3)
-    assert (
-        form["required"] == list(form["properties"]) == ["functions", "explanation", "instruction"]
-    )
+    names = ["functions", "explanation", "instruction"]
+    assert form["required"] == list(form["properties"]) == names
     assert form["additionalProperties"] is False
-
-
-def test_a_plain_word_is_no_function_name():
-    assert read(functions=["math.sort", "math.mean"], instruction="Sort the mean.")
 
 
 def test_every_library_begins_with_examples_that_would_pass():
@@ -144,31 +134,33 @@ def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "any")
 
 
-def writers(server, cache, **settings):
-    settings = {"retries": 0, "timeout": 60.0, "attempts": 1, "concurrency": 1} | settings
-    stages = [
-        Stage(Chat(Endpoint(model=name, base_url=server.url, **settings), cache))
+def run(server, folder, settings=SMALL, *, prompts=queries.OURS, before=lambda: None, **endpoint):
+    endpoint = {"retries": 0, "timeout": 60.0, "attempts": 1, "concurrency": 1} | endpoint
+    chats = (
+        Chat(Endpoint(model=name, base_url=server.url, **endpoint), folder / "llm")
         for name in ("write", "polish")
-    ]
-    return Writers(*stages)
+    )
+    writers = Writers(*(Stage(chat, before=before) for chat in chats))
+    given = (writers, TOOLS, settings, seed_examples("any"), folder / "iterations", prompts)
+    return list(generate(*given))
 
 
-def run(server, folder, settings=SMALL, **endpoint):
-    asked = writers(server, folder / "llm", **endpoint)
-    return list(generate(asked, TOOLS, settings, seed_examples("any"), folder / "iterations"))
-
-
-@pytest.fixture
-def healthy(tmp_path):
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    """Return a writer without faults, and the iterations of a run with it."""
     writer = Writer()
-    with serving(writer) as server:
-        done = run(server, tmp_path / "healthy")
-    return writer, done
+    with pytest.MonkeyPatch.context() as patch, serving(writer) as server:
+        patch.setenv("OPENAI_API_KEY", "any")
+        return writer, run(server, tmp_path_factory.mktemp("healthy"))
 
 
-def test_queries_use_two_to_five_of_the_tools_on_offer_and_are_polished(healthy):
+@pytest.fixture(scope="module")
+def accepted(healthy):
+    return [one for iteration in healthy[1] for one in iteration.accepted]
+
+
+def test_queries_use_two_to_five_of_the_tools_on_offer_and_are_polished(healthy, accepted):
     writer, done = healthy
-    accepted = [one for iteration in done for one in iteration.accepted]
     assert [iteration.number for iteration in done] == [0, 1, 2]
     assert len(accepted) == 24
     assert {len(one.draft.functions) for one in accepted} == {2, 3, 4, 5}
@@ -185,42 +177,34 @@ def test_queries_use_two_to_five_of_the_tools_on_offer_and_are_polished(healthy)
 def test_an_endpoint_that_supports_schemas_is_sent_the_offered_tools(tmp_path):
     with serving(Writer()) as server:
         run(server, tmp_path, SMALL._replace(iterations=1), format="schema")
-        forms = {
-            json.dumps(request["messages"]): request["response_format"]["json_schema"]["schema"]
-            for request in server.requests
-        }
-        written = [request for request in server.requests if request["model"] == "write"]
-    assert len(written) == 8
-    for request in written:
-        form = forms[json.dumps(request["messages"])]
-        assert form["properties"]["functions"]["items"]["enum"] == offered(request["messages"])
-    polished = [form for form in forms.values() if "functions" not in form["properties"]]
-    assert len(polished) == 8
-    assert all(form["required"] == ["reasoning", "instruction"] for form in polished)
+    forms = {"write": [], "polish": []}
+    for request in server.requests:
+        form = request["response_format"]["json_schema"]["schema"]
+        forms[request["model"]].append((form, request["messages"]))
+    assert [len(some) for some in forms.values()] == [8, 8]
+    for form, messages in forms["write"]:
+        assert form["properties"]["functions"]["items"]["enum"] == offered(messages)
+    for form, _ in forms["polish"]:
+        assert form["required"] == ["reasoning", "instruction"]
 
 
 def test_examples_are_ours_at_first_and_then_also_what_was_accepted_before(healthy):
     writer, done = healthy
     asked = [json.loads(text) for text in writer.asked]
-    by_number = {
-        number: [m for _, m in batch_questions(TOOLS, SMALL, seed_examples("any"), done[:number])]
-        for number in range(3)
-    }
-    assert all(m in asked for messages in by_number.values() for m in messages)
+
+    def shown(number):
+        """Return the examples in the questions of one iteration, all of which were asked."""
+        every = batch_questions(TOOLS, SMALL, seed_examples("any"), done[:number])
+        assert all(messages in asked for _, messages in every)
+        lines = (line for _, messages in every for line in messages[1]["content"].splitlines())
+        return {json.loads(line)["instruction"] for line in lines if line.startswith("{")}
+
     ours = {one.instruction for one in seed_examples("any")}
     theirs = {one.query for iteration in done[:2] for one in iteration.accepted}
-    shown = {
-        number: {
-            json.loads(line)["instruction"]
-            for messages in by_number[number]
-            for line in messages[1]["content"].splitlines()
-            if line.startswith("{")
-        }
-        for number in by_number
-    }
-    assert shown[0] <= ours
-    assert shown[2] <= ours | theirs
-    assert shown[2] & theirs
+    assert shown(0) <= ours
+    assert shown(1)
+    assert shown(2) <= ours | theirs
+    assert shown(2) & theirs
 
 
 def test_prompts_of_the_user_replace_ours(tmp_path):
@@ -229,9 +213,8 @@ def test_prompts_of_the_user_replace_ours(tmp_path):
     files = {name: tmp_path / name for name in ("write", "polish")}
     mine = queries.Prompts(**replace_prompts(queries.OURS._asdict(), files))
     with serving(Writer()) as server:
-        asked = (writers(server, tmp_path / "llm"), TOOLS, SMALL._replace(iterations=1))
-        list(generate(*asked, seed_examples("any"), tmp_path / "iterations", mine))
-        heads = {request["messages"][0]["content"] for request in server.requests}
+        run(server, tmp_path, SMALL._replace(iterations=1), prompts=mine)
+    heads = {request["messages"][0]["content"] for request in server.requests}
     assert heads == {"You write: mine", "You edit: mine"}
 
 
@@ -304,13 +287,8 @@ def test_a_run_killed_anywhere_resumes_with_the_same_queries_and_repeats_no_call
         left["calls"] -= 1
 
     with serving(writer) as server:
-        stages = [Stage(stage.chat, before=before) for stage in writers(server, tmp_path / "llm")]
         with pytest.raises(SystemExit):
-            list(
-                generate(
-                    Writers(*stages), TOOLS, SMALL, seed_examples("any"), tmp_path / "iterations"
-                )
-            )
+            run(server, tmp_path, before=before)
         assert len(server.requests) == calls
         done = run(server, tmp_path)
         assert all(count == 1 for count in writer.asked.values())
@@ -351,8 +329,7 @@ def test_coverage_brings_tools_that_have_no_query_sooner(tmp_path):
     assert len(used(4.0)) > len(used(0.0))
 
 
-def test_the_data_set_loads_and_its_parts_share_no_query(tmp_path, healthy):
-    accepted = [one for iteration in healthy[1] for one in iteration.accepted]
+def test_the_data_set_loads_and_its_parts_share_no_query(tmp_path, accepted):
     shares = {"validation": 0.2, "test": 0.25}
     parted = output.assign(accepted, list(TOOLS), **shares, seed=0)
     assert Counter(parted) == {"train": 13, "validation": 5, "test": 6}
@@ -363,8 +340,8 @@ def test_the_data_set_loads_and_its_parts_share_no_query(tmp_path, healthy):
         assert tuple(dataset.tool_ids[i] for i in row if i >= 0) == one.draft.functions
 
 
-def test_parts_may_be_kept_from_sharing_a_set_of_tools(tmp_path, healthy):
-    one = healthy[1][0].accepted[0]
+def test_parts_may_be_kept_from_sharing_a_set_of_tools(tmp_path, accepted):
+    one = accepted[0]
     copies = [
         one._replace(query=f"word{i} query{i}", slot=100 + i, draft=one.draft._replace(functions=f))
         for i in range(40)
@@ -381,8 +358,8 @@ def test_parts_may_be_kept_from_sharing_a_set_of_tools(tmp_path, healthy):
     assert len(own_split(rows).test) == parted.count("test")
 
 
-def test_parts_that_share_a_query_are_refused(tmp_path, healthy):
-    one, two, *_ = healthy[1][0].accepted
+def test_parts_that_share_a_query_are_refused(tmp_path, accepted):
+    one, two, *_ = accepted
     copy = two._replace(query=f" {one.query}\n")
     with pytest.raises(ValueError, match=r"1 queries are also in a later part .* the same text as"):
         output.save(tmp_path, [one, copy], ["train", "test"], ROWS)

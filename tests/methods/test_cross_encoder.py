@@ -19,11 +19,6 @@ FOUND = np.array([[3, 0, 2], [1, -1, -1], [2, 3, 1]], np.int32)
 FIRST = Ranking(items=FOUND, scores=np.where(FOUND < 0, -np.inf, 0.0).astype(np.float32))
 
 
-@pytest.fixture
-def tiny(tmp_path):
-    return encoder(tmp_path)
-
-
 def test_a_pair_is_what_the_tokenizer_makes_of_it(tiny):
     network = classifier(tiny.backbone, 1)
     reranker = ce.reranker(network, None, tiny, DOCUMENTS)
@@ -56,9 +51,8 @@ def test_candidates_are_sorted_by_the_logits_of_their_pairs_alone(tmp_path, name
             logits.append(float(apply(params, ids, ids > 0, types=types)[0, 0]))
         order = np.argsort(-np.array(logits))
         np.testing.assert_array_equal(found.items[row, : len(items)], items[order])
-        np.testing.assert_allclose(
-            found.scores[row, : len(items)], np.array(logits)[order], atol=1e-5
-        )
+        scores = found.scores[row, : len(items)]
+        np.testing.assert_allclose(scores, np.array(logits)[order], atol=1e-5)
 
 
 def test_query_and_document_are_cut_each_to_its_limit(tiny):

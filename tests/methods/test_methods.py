@@ -23,6 +23,7 @@ from jaxret.methods import (
     tool2vec,
     tool_rank,
 )
+from jaxret.methods.encoder_tuning import DPR, Query2Desc, Query2Query, ToolEmbed
 from jaxret.retrieval.dense import dense
 from jaxret.retrieval.retriever import Reranker, refine, search
 from jaxret.runtime.checkpoint import Interrupted
@@ -37,10 +38,10 @@ FEW = {"epochs": 1, "validate": 0.5, "size": 12, "learning_rate": 3e-3}
 LORA = Lora(rank=2, alpha=4, dropout=0.0, targets=".*blocks/.*/kernel")
 CONFIGS = {
     "mlc": mlc.Config(**FEW),
-    "query2query": encoder_tuning.Query2Query(**FEW, window=20),
-    "query2desc": encoder_tuning.Query2Desc(**FEW),
-    "dpr": encoder_tuning.DPR(**FEW),
-    "tool_embed": encoder_tuning.ToolEmbed(**FEW, lora=LORA),
+    "query2query": Query2Query(**FEW, window=20),
+    "query2desc": Query2Desc(**FEW),
+    "dpr": DPR(**FEW),
+    "tool_embed": ToolEmbed(**FEW, lora=LORA),
     "refiner": refiner.Config(**FEW, layers=1, candidates=8, prior=2.0),
     "cross_encoder": cross_encoder.Config(**FEW, layers=1, candidates=8, limit=12),
 }
@@ -54,6 +55,11 @@ QUICK = ("refiner", "query2desc")  # a reranker and a retriever
 METHODS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CONFIGS]
 
 
+def options(method, train):
+    """Return the first stage that DPR needs; BM25 ignores words of one letter."""
+    return {"first": dense("documents", train.theta, train.encoder)} if method == "dpr" else {}
+
+
 def ranked(model, task, validation):
     """Rank with a retriever, or with a reranker of Tool2Vec's candidates."""
     texts = list(validation.texts)
@@ -61,6 +67,10 @@ def ranked(model, task, validation):
         return search(model, texts, 8, progress=False)
     first = tool2vec.fit(task, tool2vec.Config())
     return refine(model, texts, search(first, texts, 8, progress=False), progress=False)
+
+
+def recall(ranking, task, k):
+    return np.mean(evaluate_ranking(ranking.items, task.labels, (k,))[f"recall@{k}"])
 
 
 def assert_the_same(one, other):
@@ -77,14 +87,11 @@ def trained_refiner(parts):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_ranks_the_same_after_saving_and_loading(method, parts, tmp_path, request):
     train, validation = parts
-    more = {}
-    if method == "dpr":  # BM25 ignores words of one letter
-        more = {"first": dense("documents", train.theta, train.encoder)}
     if method == "refiner":
         fitted = request.getfixturevalue("trained_refiner")
     else:
-        options = {"validation": validation, "hooks": QUIET, **more}
-        fitted = FITS[method](train, CONFIGS[method], **options)
+        given = {"validation": validation, "hooks": QUIET} | options(method, train)
+        fitted = FITS[method](train, CONFIGS[method], **given)
     methods.save(fitted, tmp_path)
     again = methods.load(tmp_path, train.encoder)
     assert (again.name, again.config) == (fitted.name, CONFIGS[method]) == (method, again.config)
@@ -107,42 +114,31 @@ def test_only_models_that_read_documents_take_others(parts, trained_refiner):
         cross_encoder.with_documents(trained_refiner, train.encoder, ["a"])
 
 
-@pytest.fixture
-def kept(monkeypatch):
-    """Return what a method gives to the training loop, which does not run."""
-    given = {}
-    monkeypatch.setattr(
-        encoder_tuning, "trained", lambda *_, **found: given.update(found) or found["start"]
-    )
-    return given
-
-
 @pytest.mark.parametrize("objective", ["query2desc", "dpr", "tool_embed"])
-def test_documents_are_cut_to_a_limit_of_their_own(objective, parts, kept):
+def test_documents_are_cut_to_a_limit_of_their_own(objective, parts, untrained):
     train, validation = parts
-    more = {"first": dense("documents", train.theta, train.encoder)} if objective == "dpr" else {}
     longest = max(map(len, train.encoder.tokens(train.documents, kind="document")))
     for document_limit, expected in ((None, longest), (3, 3)):
         config = replace(CONFIGS[objective], limit=4, document_limit=document_limit, size=48)
-        FITS[objective](train, config, validation=validation, **more)
-        lengths = kept["objective"]().batches(0)["mask"].sum(axis=-1)
+        FITS[objective](train, config, validation=validation, **options(objective, train))
+        lengths = untrained["objective"]().batches(0)["mask"].sum(axis=-1)
         assert (lengths[:, 0].max(), lengths[:, 1:].max()) == (4, expected)
 
 
 @pytest.mark.parametrize("objective", encoder_tuning.CONFIGS)
-def test_each_objective_trains_on_examples_of_its_own(objective, parts, kept):
+def test_each_objective_trains_on_examples_of_its_own(objective, parts, untrained):
     train, validation = parts
-    documents = dense("documents", train.theta, train.encoder)
-    more = {"first": documents} if objective == "dpr" else {}
-    FITS[objective](train, CONFIGS[objective], validation=validation, **more)
-    batch = kept["objective"]().batches(0)
-    tokens, rows = train.encoder.tokens, []
-    tools_of = {}
+    config, more = CONFIGS[objective], options(objective, train)
+    FITS[objective](train, config, validation=validation, **more)
+    batch = untrained["objective"]().batches(0)
+    tokens, tools_of = train.encoder.tokens, {}
     for text, labels in zip(tokens(train.texts, kind="query"), train.labels, strict=True):
         tools_of.setdefault(tuple(text), set()).update(labels[labels >= 0].tolist())
     tool_of = {tuple(x): {i} for i, x in enumerate(tokens(train.documents, kind="document"))}
-    for ids, mask in zip(batch["ids"], batch["mask"], strict=True):
-        rows.append([tuple(text[there].tolist()) for text, there in zip(ids, mask, strict=True)])
+    rows = [
+        [tuple(text[there].tolist()) for text, there in zip(ids, mask, strict=True)]
+        for ids, mask in zip(batch["ids"], batch["mask"], strict=True)
+    ]
     others = tools_of if objective == "query2query" else tool_of
     for query, right, *wrong in rows:
         assert tools_of[query] & others[right]
@@ -161,16 +157,15 @@ def test_a_trained_classifier_ranks_its_training_queries_right(parts):
     train, _ = parts
     config = mlc.Config(epochs=100, validate=25, size=12, learning_rate=3e-3, head="random")
     found = ranked(mlc.fit(train, config, validation=train, hooks=QUIET), train, train)
-    recall = evaluate_ranking(found.items, train.labels, (2,))["recall@2"]
-    assert np.mean(recall) > 0.8  # 0.25 by chance
+    assert recall(found, train, 2) > 0.8  # 0.25 by chance
 
 
 @pytest.mark.slow
 def test_tool_rank_is_fitted_saved_and_loaded_and_ranks_the_same(parts, tmp_path):
     train, validation = parts
     write_tiny_qwen3(tmp_path / "qwen3", train.texts, vocabulary=400, width=16, layers=1)
-    options = FEW | {"limit": 24, "document_limit": 24, "candidates": 4, "redraws": 1}
-    config = tool_rank.Config(path=str(tmp_path / "qwen3"), lora=LORA, **options)
+    few = FEW | {"limit": 24, "document_limit": 24, "candidates": 4, "redraws": 1}
+    config = tool_rank.Config(path=str(tmp_path / "qwen3"), lora=LORA, **few)
     fitted = tool_rank.fit(train, config, validation=validation, hooks=QUIET)
     methods.save(fitted, tmp_path / "saved")
     again = methods.load(tmp_path / "saved")
@@ -206,11 +201,7 @@ def test_refit_takes_the_number_of_steps_that_validates_best(parts):
     second = refit.fit(train, config, validation=validation, judged=judged)
     assert second.steps == 300
     found = second(list(validation.texts), judged, progress=False)
-    before, after = (
-        np.mean(evaluate_ranking(one.items, validation.labels, (3,))["recall@3"])
-        for one in (first, found)
-    )
-    assert after > before
+    assert recall(found, validation, 3) > recall(first, validation, 3)
 
 
 def test_the_first_stages_score_is_added_with_the_weight_that_validates_best(
@@ -218,7 +209,7 @@ def test_the_first_stages_score_is_added_with_the_weight_that_validates_best(
 ):
     """A first stage that knows the answer receives the largest weight."""
     train, validation = parts
-    knowing = refiner.FirstStage(lambda task, k: oracle(task, k), "oracle")
+    knowing = refiner.FirstStage(oracle, "oracle")
     mixed = refiner.with_first(trained_refiner, (0.0, 100.0), validation=validation, first=knowing)
     assert mixed.prior == 100.0
     methods.save(mixed, tmp_path)
@@ -226,9 +217,8 @@ def test_the_first_stages_score_is_added_with_the_weight_that_validates_best(
 
 
 def oracle(task, k):
-    items = np.stack(
-        [np.argsort([i not in row for i in range(8)], kind="stable") for row in task.labels]
-    )
+    wrong = [[i not in row for i in range(8)] for row in task.labels]
+    items = np.argsort(wrong, axis=1, kind="stable")
     scores = -np.arange(8.0, dtype=np.float32) * np.ones((len(items), 1), np.float32)
     return tool2vec.Ranking(items=items[:, :k].astype(np.int32), scores=scores[:, :k])
 
@@ -246,18 +236,14 @@ def test_a_model_is_trained_once_for_its_settings_and_its_data(parts, tmp_path):
     tracker, config = Counting(), CONFIGS["mlc"]
 
     def fit(config, train=train, seed=0):
-        hooks = Hooks(tracker=tracker, progress=False)
-        options = {"validation": validation, "folder": tmp_path, "hooks": hooks, "seed": seed}
-        before = tracker.validations
-        return mlc.fit(train, config, **options), tracker.validations - before
+        hooks, before = Hooks(tracker=tracker, progress=False), tracker.validations
+        given = {"validation": validation, "folder": tmp_path, "hooks": hooks, "seed": seed}
+        return mlc.fit(train, config, **given), tracker.validations - before
 
     first, trained = fit(config)
     again, found = fit(mlc.Config(**FEW))
     assert (trained, found) == (2, 0)
-    for one, other in zip(
-        jax.tree.leaves(first.params), jax.tree.leaves(again.params), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
+    jax.tree.map(np.testing.assert_array_equal, first.params, again.params)
     texts = train.select(np.arange(len(train))[::-1])
     others = [fit(replace(config, limit=20)), fit(config, seed=1), fit(config, texts)]
     assert [count for _, count in others] == [2, 2, 2]
@@ -274,10 +260,7 @@ def test_training_that_is_stopped_resumes_to_the_same_bits(parts, tmp_path):
     with pytest.raises(Interrupted):
         mlc.fit(train, config, **options, hooks=stopping)
     resumed = mlc.fit(train, config, **options, hooks=QUIET)
-    for one, other in zip(
-        jax.tree.leaves(whole.params), jax.tree.leaves(resumed.params), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
+    jax.tree.map(np.testing.assert_array_equal, whole.params, resumed.params)
 
 
 @pytest.mark.parametrize("method", CONFIGS)
@@ -318,7 +301,7 @@ def test_texts_of_a_task_of_vectors_are_part_of_its_fingerprint(parts):
     ("objective", "given", "message"),
     [
         ("best", {}, "objective must be one of query2query, query2desc, dpr, tool_embed"),
-        ("dpr", {"config": encoder_tuning.ToolEmbed()}, r"dpr has the settings DPR\(\.\.\)"),
+        ("dpr", {"config": ToolEmbed()}, r"dpr has the settings DPR\(\.\.\)"),
         ("tool_embed", {"first": "any"}, "tool_embed takes no first stage"),
     ],
 )
@@ -347,23 +330,14 @@ def test_settings_of_another_objective_are_refused(parts, objective, given, mess
         (lambda: refiner.Config(candidates=0), "candidates must be >= 1, got 0"),
         (lambda: cross_encoder.Config(candidates=1), "candidates must be >= 2, got 1"),
         (lambda: cross_encoder.Config(validated=0), "validated must be >= 1, got 0"),
-        (
-            lambda: encoder_tuning.Query2Desc(negatives=0),
-            "negatives must be >= 1, since there are no",
-        ),
-        (
-            lambda: encoder_tuning.ToolEmbed(negatives=0, in_batch=False),
-            "negatives must be >= 1, since there are no others, got 0",
-        ),
-        (lambda: encoder_tuning.DPR(negatives=-1), "negatives must be >= 0, got -1"),
-        (lambda: encoder_tuning.Query2Query(window=0), "window must be >= 1, got 0"),
-        (
-            lambda: encoder_tuning.Query2Query(per_anchor=0),
-            "per_anchor must be None or >= 1, got 0",
-        ),
-        (lambda: encoder_tuning.Query2Desc(margin=-1), "margin must be >= 0, got -1"),
-        (lambda: encoder_tuning.DPR(temperature=0), "temperature must be > 0, got 0"),
-        (lambda: encoder_tuning.ToolEmbed(drop_words=2), r"drop_words must be in 0 \.\. 1, got 2"),
+        (lambda: Query2Desc(negatives=0), "negatives must be >= 1, since there are no others"),
+        (lambda: ToolEmbed(negatives=0, in_batch=False), "negatives must be >= 1, .*others, got 0"),
+        (lambda: DPR(negatives=-1), "negatives must be >= 0, got -1"),
+        (lambda: Query2Query(window=0), "window must be >= 1, got 0"),
+        (lambda: Query2Query(per_anchor=0), "per_anchor must be None or >= 1, got 0"),
+        (lambda: Query2Desc(margin=-1), "margin must be >= 0, got -1"),
+        (lambda: DPR(temperature=0), "temperature must be > 0, got 0"),
+        (lambda: ToolEmbed(drop_words=2), r"drop_words must be in 0 \.\. 1, got 2"),
         (lambda: tool_rank.Config(hard="worst"), "hard must be one of candidates, random"),
         (lambda: tool_rank.Config(place="end"), "place must be one of query, line"),
         (lambda: tool_rank.Config(redraws=0), "redraws must be >= 1, got 0"),

@@ -5,21 +5,15 @@ import numpy as np
 import pytest
 
 from jaxret.encoders import encode
-from jaxret.methods import common
 from jaxret.methods.mlc import Config, build, fit, start
 from jaxret.nn.classifier import classifier
 from jaxret.retrieval.retriever import best_items, search
 from tests.retrieval.conformance import check_retriever
-from tests.tiny import encoder, weights
+from tests.tiny import weights
 
 ITEMS = 19
 TEXTS = ["a b c", "d", "e f g h i j k l m n", "b b", "o p q a"]
 THETA = np.random.default_rng(0).standard_normal((ITEMS, 12)).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return encoder(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +75,13 @@ def recall_at_3(queries, theta, labels):
     return np.mean(found.sum(axis=1) / (labels >= 0).sum(axis=1))
 
 
-def test_the_best_step_is_chosen_on_the_validation_queries(parts, monkeypatch):
+def test_the_best_step_is_chosen_on_the_validation_queries(parts, untrained):
     """Before training, MLC ranks as Tool2Vec does, so its recall needs no network."""
-    (train, validation), kept = parts, {}
-    monkeypatch.setattr(common, "fitted", lambda *_, **given: kept.update(given) or given["start"])
+    train, validation = parts
     fit(train, Config(), validation=validation)
     used = (train.labels[:, :, None] == np.arange(len(train.ids))).any(axis=1)  # [N, I]
     theta = used.T.astype(np.float64) @ train.queries
     theta /= np.linalg.norm(theta, axis=1, keepdims=True)
     ours, theirs = (recall_at_3(part.queries, theta, part.labels) for part in (validation, train))
     assert abs(ours - theirs) > 0.01
-    assert kept["validate"](kept["start"])["recall@3"] == pytest.approx(ours)
+    assert untrained["validate"](untrained["start"])["recall@3"] == pytest.approx(ours)

@@ -92,17 +92,25 @@ def test_m_stays_where_it_is_when_every_first_place_is_right_already():
     np.testing.assert_array_equal(moved, theta)
 
 
-def on_the_circle(nudge, query, wanted):
+@pytest.mark.parametrize(
+    ("nudge", "query", "wanted", "gamma", "first"),
+    [
+        # Tool 0 scores 0.6 + 0.8 gamma; tool 1 does not move and scores 0.8: a tie at gamma = 0.25.
+        (nudge_m, [0.0, 1.0], [0.6, 0.8], 0.25, [1, 0.25]),
+        # Tool 0 moves away from the query, for which it can never win.
+        (nudge_m, [0.0, -1.0], [0.0, 1.0], 0, [1, 0]),
+        # Rotated by an angle a, tool 0 scores cos(53.13 - a degrees), which exceeds 0.8 from
+        # a = 16.26, so from gamma = 2 - 2 cos a = 0.08. The required score is slightly lower, so
+        # the grid's 0.08 suffices.
+        (nudge_n, [0.0, 1.0], [0.6, 0.7999], 0.08, [0.96, 0.28]),
+    ],
+)
+def test_worked_by_hand(nudge, query, wanted, gamma, first):
     """Move tools (1, 0) and (0, 1); tool 0 is the label of ``query`` and of ``wanted``."""
-    first = np.array([[0]])
-    return run(nudge, np.eye(2), np.array([query]), first, np.array([wanted]), first)
-
-
-def test_m_worked_by_hand():
-    # Tool 0 scores 0.6 + 0.8 gamma; tool 1 does not move and scores 0.8: a tie at gamma = 0.25.
-    moved, gamma = on_the_circle(nudge_m, [0.0, 1.0], [0.6, 0.8])
-    np.testing.assert_allclose(gamma, 0.25, rtol=1e-12)
-    np.testing.assert_allclose(moved, [[1, 0.25], [0, 1]], rtol=1e-12)
+    label = np.array([[0]])
+    moved, found = run(nudge, np.eye(2), np.array([query]), label, np.array([wanted]), label)
+    np.testing.assert_allclose(found, gamma, rtol=1e-12)
+    np.testing.assert_allclose(moved, [first, [0, 1]], rtol=1e-12)
 
 
 def test_fit_chooses_gamma_on_the_validation_queries():
@@ -113,21 +121,6 @@ def test_fit_chooses_gamma_on_the_validation_queries():
     )
     found = fit(train, Config(form="m"), validation=validation).search(np.eye(2), k=2)
     np.testing.assert_allclose(found.scores, [[1.0, 0.0], [1.0, 0.25]], atol=1e-6)
-
-
-def test_m_leaves_a_label_that_can_never_win():
-    moved, gamma = on_the_circle(nudge_m, [0.0, -1.0], [0.0, 1.0])  # tool 0 moves away from it
-    assert gamma == 0
-    np.testing.assert_array_equal(moved, np.eye(2))
-
-
-def test_n_worked_by_hand():
-    # Rotated by an angle a, tool 0 scores cos(53.13 - a degrees), which exceeds 0.8 from a = 16.26,
-    # so from gamma = 2 - 2 cos a = 0.08. The required score is slightly lower, so the grid's 0.08
-    # suffices.
-    moved, gamma = on_the_circle(nudge_n, [0.0, 1.0], [0.6, 0.7999])
-    np.testing.assert_allclose(gamma, 0.08, rtol=1e-12)
-    np.testing.assert_allclose(moved, [[0.96, 0.28], [0, 1]], rtol=1e-12)
 
 
 def test_n_keeps_rows_of_length_one_within_gamma(case):

@@ -70,6 +70,10 @@ def bag_of_words(params, ids, mask, key=None):
     return (params["words"][ids] * mask[..., None]).sum(axis=1) / mask.sum(axis=1)[:, None]
 
 
+def words():
+    return {"words": 0.1 * jax.random.normal(jax.random.key(0), (24, 5))}
+
+
 def triplets():
     """Return triplets: a query, a query with its first tool, and a query without that tool."""
     found = []
@@ -82,8 +86,7 @@ def triplets():
 @pytest.mark.parametrize("unit", [True, False])
 def test_an_encoder_learns_to_tell_positives_from_negatives(unit):
     objective = contrast(bag_of_words, TOKENS, TOKENS, triplets(), unit=unit, size=TEXTS)
-    params = {"words": 0.1 * jax.random.normal(jax.random.key(0), (24, 5))}
-    found = losses_of(objective, params)
+    found = losses_of(objective, words())
     assert found[-1] < 0.7 * found[0]
 
 
@@ -103,7 +106,7 @@ def test_a_batch_of_triplets_has_the_three_texts_of_each_and_their_margin():
         a, p, n = (words[list(text)].mean(axis=0) for text in (anchor, positive, negative))
         short.append(max(0, np.linalg.norm(a - p) - np.linalg.norm(a - n) + 0.8))
     assert not by_anchor
-    value, _ = objective.loss({"words": jnp.asarray(words)}, batch, None)
+    value, _ = jax.jit(objective.loss)({"words": jnp.asarray(words)}, batch, None)
     np.testing.assert_allclose(value, np.mean(short), atol=1e-5)
 
 
@@ -114,9 +117,8 @@ CANDIDATES[::4, 3] = -1
 @pytest.mark.slow
 def test_a_refiner_learns_which_candidates_are_right():
     network = refiner(ONE_BLOCK["deberta"], 5)
-    objective = refinement(
-        network, TOKENS, LABELS, CANDIDATES, TOOLS, inject_missing=True, size=TEXTS
-    )
+    given = (network, TOKENS, LABELS, CANDIDATES, TOOLS)
+    objective = refinement(*given, inject_missing=True, size=TEXTS)
     found = losses_of(objective, jax.jit(network.init)(jax.random.key(0)), steps=90)
     assert found[-1] < 0.5 * found[0]
 
@@ -126,49 +128,44 @@ BY_TOOL = Module(None, lambda params, ids, mask, tools, there, key: tools @ para
 WEIGHTS = jnp.asarray(RNG.standard_normal(5), jnp.float32)
 
 
+def refined(*, size=16, **options):
+    return refinement(BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, size=size, **options)
+
+
 def test_the_loss_of_refinement_is_over_the_candidates_that_are_there():
-    objective = refinement(BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, size=16)
+    objective = refined()
     batch = objective.batches(0)
     assert (batch["candidates"] == -1).any()
-    value, _ = objective.loss(WEIGHTS, batch, None)
+    value, _ = jax.jit(objective.loss)(WEIGHTS, batch, None)
     np.testing.assert_allclose(value, loss_by_hand(batch, np.zeros(ITEMS)), rtol=1e-5)
 
 
 def test_the_first_stages_centred_scores_are_added_to_the_logits():
     liked = RNG.standard_normal(ITEMS)  # equal for all queries
     prior = np.where(CANDIDATES < 0, -np.inf, liked[CANDIDATES])
-    objective = refinement(BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, prior=prior, size=16)
+    objective = refined(prior=prior)
     batch = objective.batches(0)
-    value, _ = objective.loss(WEIGHTS, batch, None)
+    value, _ = jax.jit(objective.loss)(WEIGHTS, batch, None)
     mean = liked[CANDIDATES[CANDIDATES >= 0]].mean()
     np.testing.assert_allclose(value, loss_by_hand(batch, liked - mean), rtol=1e-5)
     with pytest.raises(ValueError, match="has no prior score"):
-        refinement(
-            BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, prior=prior, inject_missing=True, size=16
-        )
+        refined(prior=prior, inject_missing=True)
 
 
 def test_a_query_can_be_shown_other_vectors_of_its_own_tools():
     own = RNG.standard_normal((TEXTS, LABELS.shape[1], 5)).astype(np.float32)
-    objective = refinement(
-        BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, own=lambda rows: own[rows], size=TEXTS
-    )
-    batch = objective.batches(0)
+    batch = refined(own=lambda rows: own[rows], size=TEXTS).batches(0)
     replaced = 0
-    for labels, candidates, tools in zip(
-        batch["labels"], batch["candidates"], batch["tools"], strict=True
-    ):
-        query = int(np.flatnonzero((labels == LABELS).all(axis=1) & matches(candidates))[0])
+    given = (batch[name] for name in ("labels", "candidates", "tools"))
+    for labels, candidates, tools in zip(*given, strict=True):
+        same = (labels == LABELS).all(axis=1) & (candidates == CANDIDATES).all(axis=1)
+        query = int(np.flatnonzero(same)[0])
         for item, vector in zip(candidates, tools, strict=True):
             mine = item >= 0 and item in labels
             expected = own[query, list(labels).index(item)] if mine else TOOLS[max(item, 0)]
             np.testing.assert_array_equal(vector, expected)
             replaced += mine
     assert replaced > 0
-
-
-def matches(candidates):
-    return (candidates == CANDIDATES).all(axis=1)
 
 
 def loss_by_hand(batch, prior):
@@ -183,8 +180,8 @@ def loss_by_hand(batch, prior):
 
 
 def test_labels_that_are_no_candidates_contribute_nothing():
-    batch = refinement(BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, size=16).batches(0)
-    loss = refinement(BY_TOOL, TOKENS, LABELS, CANDIDATES, TOOLS, size=16).loss
+    objective = refined()
+    batch, loss = objective.batches(0), jax.jit(objective.loss)
     found = (batch["labels"][:, :, None] == batch["candidates"][:, None, :]).any(axis=2)
     assert (~found & (batch["labels"] >= 0)).any()
     without = {**batch, "labels": np.where(found, batch["labels"], -1)}
@@ -193,10 +190,8 @@ def test_labels_that_are_no_candidates_contribute_nothing():
 
 def shown(candidates, labels, **options):
     """Return the candidates of one query as used in the training of the refiner."""
-    objective = refinement(
-        BY_TOOL, [[2, 3]], np.array([labels]), np.array([candidates]), TOOLS, size=1, **options
-    )
-    batch = objective.batches(0)
+    given = (BY_TOOL, [[2, 3]], np.array([labels]), np.array([candidates]), TOOLS)
+    batch = refinement(*given, size=1, **options).batches(0)
     np.testing.assert_array_equal(batch["tools"], TOOLS[np.maximum(batch["candidates"], 0)])
     return batch["candidates"][0].tolist()
 
@@ -258,27 +253,16 @@ DOCUMENTS = [[2, 10 + item, *RNG.integers(4, 10, item), 3] for item in range(ITE
 
 @pytest.mark.parametrize("in_batch", [True, False])
 def test_an_encoder_learns_to_find_a_tools_document(in_batch):
-    objective = matching(
-        bag_of_words, TOKENS, DOCUMENTS, LABELS, PAIRS, in_batch=in_batch, size=TEXTS
-    )
-    params = {"words": 0.1 * jax.random.normal(jax.random.key(0), (24, 5))}
-    found = losses_of(objective, params)
+    given = (bag_of_words, TOKENS, DOCUMENTS, LABELS, PAIRS)
+    found = losses_of(matching(*given, in_batch=in_batch, size=TEXTS), words())
     assert found[-1] < 0.5 * found[0]
 
 
 @pytest.mark.parametrize("count", [0, 2])
 @pytest.mark.parametrize("mask_false", [True, False])
 def test_the_loss_of_matching_is_the_cross_entropy_of_the_right_document(mask_false, count):
-    objective = matching(
-        bag_of_words,
-        TOKENS,
-        DOCUMENTS,
-        LABELS,
-        random_negatives(LABELS, ITEMS, count=count),
-        temperature=0.5,
-        mask_false=mask_false,
-        size=6,
-    )
+    given = (bag_of_words, TOKENS, DOCUMENTS, LABELS, random_negatives(LABELS, ITEMS, count=count))
+    objective = matching(*given, temperature=0.5, mask_false=mask_false, size=6)
     batch = objective.batches(0)
     words = RNG.standard_normal((24, 5)).astype(np.float32)
 
@@ -295,7 +279,7 @@ def test_the_loss_of_matching_is_the_cross_entropy_of_the_right_document(mask_fa
         others = [i for i in batch["tools"].ravel() if i >= 0 and i not in right]
         scores = documents @ unit(text) / 0.5
         values.append(-scores[tools[0]] + np.logaddexp.reduce(scores[[tools[0], *others]]))
-    value, _ = objective.loss({"words": jnp.asarray(words)}, batch, None)
+    value, _ = jax.jit(objective.loss)({"words": jnp.asarray(words)}, batch, None)
     np.testing.assert_allclose(value, np.mean(values), rtol=1e-5)
 
 
@@ -325,7 +309,7 @@ def test_the_loss_is_the_surprise_at_the_right_one_of_two_answers():
 
     objective = verdicts(answer, HEADS, TAILS, PAIRS, size=8)
     batch = objective.batches(0)
-    value, info = objective.loss(jnp.asarray(0.3), batch, None)
+    value, info = jax.jit(objective.loss)(jnp.asarray(0.3), batch, None)
     yes = 0.3 * batch["mask"].sum(axis=1) - 1  # difference of the two logits
     wrong = np.where(batch["answer"][:, 0] == 0, -yes, yes)
     np.testing.assert_allclose(value, np.log1p(np.exp(wrong)).mean(), rtol=1e-5)
@@ -340,10 +324,6 @@ def test_a_language_model_learns_which_words_go_with_which_tools():
         return jnp.stack([score, -score], axis=1)
 
     objective = verdicts(answer, HEADS, TAILS, PAIRS, size=64)
-    keys = jax.random.split(jax.random.key(0))
-    params = {
-        n: 0.3 * jax.random.normal(k, (120, 8))
-        for n, k in zip(("query", "tool"), keys, strict=True)
-    }
-    found = losses_of(objective, params, steps=60, rate=3e-2)
+    query, tool = 0.3 * jax.random.normal(jax.random.key(0), (2, 120, 8))
+    found = losses_of(objective, {"query": query, "tool": tool}, steps=60, rate=3e-2)
     assert found[-1] < 0.5 * found[0]

@@ -25,11 +25,6 @@ FIRST = Ranking(
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return encoder(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
 def reranker(tiny):
     """Return one reranker for all tests of this file, so that its program compiles once."""
     network = networks.refiner(tiny.backbone, 5)
@@ -97,26 +92,18 @@ def test_queries_are_cut_to_the_limit(tiny):
 
 
 @pytest.fixture
-def given(parts, monkeypatch):
-    """Return the default arguments of `fit` to the training loop, without training."""
-    kept = {}
-    monkeypatch.setattr(
-        refiner, "trained", lambda *_, **given: kept.update(given) or given["start"]
-    )
+def given(parts, untrained):
+    """Return what `fit` gives to the training loop by default."""
     train, validation = parts
     refiner.fit(train, Config(layers=1, candidates=4, size=len(train)), validation=validation)
-    return kept
+    return untrained
 
 
 def test_before_training_the_backbone_is_the_encoders(given, parts):
     params, (train, _) = given["start"], parts
-    for ours, theirs in zip(
-        jax.tree.leaves(params["backbone"]["blocks"]["0"]),
-        jax.tree.leaves(train.encoder.params["blocks"]["0"]),
-        strict=True,
-    ):
-        assert ours is theirs
-    assert set(params["backbone"]["blocks"]) == {"0"}
+    ours, theirs = params["backbone"]["blocks"], train.encoder.params["blocks"]
+    assert set(ours) == {"0"}
+    assert all(jax.tree.leaves(jax.tree.map(lambda x, y: x is y, ours["0"], theirs["0"])))
     kernel = np.asarray(params["projection"]["kernel"])
     np.testing.assert_allclose(kernel, kernel[0, 0] * np.eye(12))
 
@@ -128,9 +115,8 @@ def test_a_training_query_is_left_out_of_the_means_of_its_tools(given, parts):
     texts = [list(text) for text in train.encoder.tokens(list(train.texts), kind="query")]
     every = range(len(train.ids))
     otherwise = 0
-    for ids, mask, candidates, vectors in zip(
-        *(batch[name] for name in ("ids", "mask", "candidates", "tools")), strict=True
-    ):
+    columns = (batch[name] for name in ("ids", "mask", "candidates", "tools"))
+    for ids, mask, candidates, vectors in zip(*columns, strict=True):
         row = texts.index(ids[mask].tolist())
 
         def means(without, row=row):

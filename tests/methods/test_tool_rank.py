@@ -21,6 +21,7 @@ DOCUMENTS = [
     "transfer",
     "Sends money. " * 12,
 ]
+END = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 FOUND = np.array([[3, 0, 2], [1, -1, -1], [2, 3, 1]], np.int32)
 FIRST = Ranking(items=FOUND, scores=np.where(FOUND < 0, -np.inf, 0.0).astype(np.float32))
 
@@ -40,7 +41,7 @@ def test_the_two_parts_of_a_question_are_the_tokens_of_the_whole(model, place):
         for document, tail in zip(DOCUMENTS, tails, strict=True):
             whole = asked.text(query, document)
             assert head + tail == model.tokenizer.encode(whole, add_special_tokens=False).ids
-            assert whole.endswith("<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")
+            assert whole.endswith(END)
             for part in (query, document.strip(), "Find a tool.", "true", "false"):
                 assert part in whole
 
@@ -60,16 +61,12 @@ def test_documents_and_queries_are_cut_and_the_end_of_the_question_is_not(model)
     asked = verdict(model.tokenizer, instruction="", query_limit=2, document_limit=5)
     (head,), (tail,) = asked.heads(QUERIES[:1]), asked.tails(DOCUMENTS[3:])
     of_document = model.tokenizer.encode(DOCUMENTS[3], add_special_tokens=False).ids
-    end = model.tokenizer.encode(tr_end(), add_special_tokens=False).ids
+    end = model.tokenizer.encode(END, add_special_tokens=False).ids
     assert tail == [*of_document[:5], *end]
     text = model.tokenizer.decode(head, skip_special_tokens=False)
     assert "Bo" in text
     assert "table" not in text
     assert text.endswith("tool:\n")
-
-
-def tr_end():
-    return "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +83,8 @@ def one_by_one(model):
         yes, no = np.asarray(apply(params, ids, jnp.ones(ids.shape, bool)))[0]
         return -np.log1p(np.exp(no - yes))
 
-    return (
-        asked,
-        network,
-        params,
-        {(row, item): log_true(row, item) for row in range(3) for item in FOUND[row] if item >= 0},
-    )
+    pairs = ((row, item) for row in range(3) for item in FOUND[row] if item >= 0)
+    return asked, network, params, {pair: log_true(*pair) for pair in pairs}
 
 
 @pytest.mark.parametrize("pairs", [1, 4])
@@ -120,15 +113,12 @@ def test_short_pairs_run_at_a_shorter_length(model):
     reranker = tr.reranker(Module(None, apply), None, asked, documents, pairs=2)
     features = {k: jnp.asarray(v) for k, v in reranker.read(["pay", "send"]).items()}
     score = jax.jit(reranker.score)
-    score(reranker.params, features, jnp.array([[0, 1], [2, 0]])).block_until_ready()
-    jax.effects_barrier()
+    for long in (1, 3):  # two groups of two pairs each
+        score(reranker.params, features, jnp.array([[0, long], [2, 0]])).block_until_ready()
+        jax.effects_barrier()
     longest = features["ids"].shape[1] + reranker.params[1][0].shape[1]
-    assert lengths == [-(-longest // 2)] * 2  # two groups of two pairs
-    lengths.clear()
-    score(reranker.params, features, jnp.array([[0, 3], [2, 0]])).block_until_ready()
-    jax.effects_barrier()
-    assert lengths[0] == -(-longest // 2)
-    assert lengths[1] > lengths[0]
+    assert lengths[:3] == [-(-longest // 2)] * 3
+    assert lengths[3] > lengths[2]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,28 @@
-"""Error rates of a judge by hand, verdicts as rewards of a learner, and one small run."""
+"""A judge's verdicts as rewards of a learner, and the judge as a reranker.
+
+Error rates and recognition rates are counted by hand; there is one small run of each experiment.
+"""
 
 from functools import partial
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxret as jr
 from experiments.common.loading import task_of
-from experiments.real_judge import learn, table
-from tests.experiments.judged import configure
+from experiments.real_judge import learn, rerank, table
+from experiments.real_judge.rerank import recognition
+from experiments.real_judge.table import Pairs
+from tests.experiments.configs import config_of, in_world
+
+
+def configure(name, world, folder, *more):
+    """Compose settings with the data of the small world and the table in ``folder``."""
+    where = [*in_world(world, folder / "run"), f"table={folder / 'table.npz'}", "seeds=2"]
+    return config_of(name, *where, *more)
+
 
 RIGHT = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], bool)
 YES = np.array([[0.9, 0.6, 0.1], [0.2, 0.4, 0.3], [0.7, 0.1, 0.8], [0.2, 0.1, 0.6]])
@@ -50,7 +65,7 @@ def test_the_threshold_makes_the_fewest_errors_of_both_kinds():
 
 
 @pytest.fixture(scope="module")
-def configured(world, tmp_path_factory):
+def judged(world, tmp_path_factory):
     """Return settings of a small run, its task, and a table that accepts tool 0 for all."""
     folder = tmp_path_factory.mktemp("judged")
     own = ["learner=[frozen,debiased]", "learners.debiased.tau=[0.02]"]
@@ -68,8 +83,8 @@ def configured(world, tmp_path_factory):
     return make, task, table.load(path)
 
 
-def test_verdicts_are_joined_with_their_queries_and_tools(configured):
-    _, task, begun = configured
+def test_verdicts_are_joined_with_their_queries_and_tools(judged):
+    _, task, begun = judged
     found = table.joined(task, begun)
     assert found.task.ids == task.ids[:5]
     assert found.yes.shape == found.right.shape == (len(found.task), 5)
@@ -87,8 +102,8 @@ def test_verdicts_are_joined_with_their_queries_and_tools(configured):
     assert table.judge_environment(found, "labels", 0.1).verdicts is None
 
 
-def test_tools_after_a_missing_verdict_are_left_out(configured):
-    _, task, begun = configured
+def test_tools_after_a_missing_verdict_are_left_out(judged):
+    _, task, begun = judged
     whole = np.where(np.isnan(begun.yes), 0.5, begun.yes)
     assert table.joined(task, begun._replace(yes=whole)).task.ids == task.ids[:6]
     labels = [int(task.labels[task.query_ids.index(q), 0]) for q in begun.queries]
@@ -101,8 +116,8 @@ def test_tools_after_a_missing_verdict_are_left_out(configured):
     assert len(found.task) == sum(label < 4 for label in labels)
 
 
-def test_tables_with_unknown_tools_or_too_few_verdicts_are_refused(configured):
-    _, task, begun = configured
+def test_tables_with_unknown_tools_or_too_few_verdicts_are_refused(judged):
+    _, task, begun = judged
     with pytest.raises(ValueError, match="tools that data lacks: moon"):
         table.joined(task, begun._replace(tools=("moon", *begun.tools[1:])))
     few = begun.yes.copy()
@@ -113,11 +128,10 @@ def test_tables_with_unknown_tools_or_too_few_verdicts_are_refused(configured):
 
 
 @pytest.mark.parametrize("left_out", ["debiased", pytest.param(None, marks=pytest.mark.slow)])
-def test_learners_are_measured_by_the_truth_and_learn_from_the_verdicts(configured, left_out):
-    make, *_ = configured
-    found = learn.main(
-        make("rewards=[labels,hard]", *([f"~learners.{left_out}"] if left_out else []))
-    )
+def test_learners_are_measured_by_the_truth_and_learn_from_the_verdicts(judged, left_out):
+    make, *_ = judged
+    more = [f"~learners.{left_out}"] if left_out else []
+    found = learn.main(make("rewards=[labels,hard]", *more))
     assert found["labels/frozen/wrong"] == 0.0
     assert found["hard/frozen/online"] == pytest.approx(found["labels/frozen/online"])
     assert found["hard/frozen/wrong"] > 0
@@ -125,3 +139,68 @@ def test_learners_are_measured_by_the_truth_and_learn_from_the_verdicts(configur
     assert found["judge/misses"] == 0.0
     assert found["judge/yes_at_rank/0"] == 1.0
     assert found["theory/wrong_rewards"] > 0
+
+
+# As a reranker
+
+
+def recognised(reranker, policy, logits, right, draws=4_000):
+    logits, right = jnp.asarray(logits), jnp.asarray(right, jnp.int32)[:, None]
+    return recognition(reranker, policy, logits, right, jax.random.key(0), draws)
+
+
+def test_recognition_is_the_share_of_slates_on_which_the_right_tool_is_used():
+    verdicts = np.array([[0.9, 0.1, 0.2, 0.3], [0.5, 0.1, 0.7, 0.6], [0.2, 0.4, 0.6, 0.8]])
+    softmax = jr.policies.softmax(k=2)  # all slates of two tools are equally likely
+    found = recognised(jr.judging_reranker(verdicts), softmax, np.zeros((3, 4)), [0, 0, 0])
+    # The right tool's verdict is the highest, above one of the three others, and the lowest.
+    np.testing.assert_allclose(found, [1, 1 / 3, 0], atol=0.04)
+
+
+def test_recognition_of_a_tool_that_is_never_shown_is_not_a_number():
+    reranker, greedy = jr.judging_reranker(np.ones((1, 3))), jr.policies.greedy(k=2)
+    found = recognised(reranker, greedy, [[3.0, 2.0, 1.0]], [2], draws=8)
+    assert np.isnan(found).all()
+
+
+def test_the_matched_reranker_recognises_as_often_and_the_judge_goes_by_its_verdicts():
+    yes = np.array([[0.9, 0.1, 0.2, 0.3]])
+    worlds = rerank.environments(Pairs(None, yes, yes > 0.5), recognised=0.75, shown=3)
+    assert worlds["none"].reranker is None
+    np.testing.assert_allclose(worlds["judge"].reranker.verdicts, yes)
+    softmax = jr.policies.softmax(k=3)
+    found = recognised(worlds["matched"].reranker, softmax, np.zeros((1, 4)), [0])
+    np.testing.assert_allclose(found, 0.75, atol=0.03)
+
+
+@pytest.fixture(scope="module")
+def half_judged(world, tmp_path_factory):
+    """Return settings of a small run whose judge recognises only half of the tools."""
+    folder = tmp_path_factory.mktemp("judged")
+    own = ["draws=64", "shown=3", "learner=[frozen,reranked]"]
+    own += ["~learners.reranked_greedy", "~learners.reranked_paper"]
+    own += ["learners.reranked.tau=[0.04]", "learners.reranked.eta_over_tau=[0.03]"]
+    make = partial(configure, "real_judge_rerank", world, folder, *own)
+    task = task_of(make())
+    rows = np.flatnonzero(np.isin(task.labels[:, 0], range(6)))
+    right = task.labels[rows, :1] == np.arange(6)
+    yes = np.where(right, np.where(np.arange(6) < 3, 0.9, 0.1), 0.5)
+    queries = [task.query_ids[row] for row in rows]
+    table.empty({}, task.ids[:6], queries)._replace(yes=yes).save(folder / "table.npz")
+    return make
+
+
+@pytest.mark.parametrize("left_out", ["reranked", pytest.param(None, marks=pytest.mark.slow)])
+def test_a_judge_serves_the_tools_that_it_recognises_and_no_others(half_judged, left_out):
+    found = rerank.main(half_judged(*([f"~learners.{left_out}"] if left_out else [])))
+    assert found["recognised/least"] == 0.0
+    assert found["recognised/most"] == 1.0
+    assert found["recognised/never"] + found["recognised/always"] == pytest.approx(1.0)
+    frozen = {name: found[f"{name}/frozen/online"] for name in rerank.RERANKERS}
+    assert 0 < frozen["judge"] <= found["recognised/always"] + 0.1
+    assert frozen["matched"] < 1
+
+
+def test_an_unknown_reranker_is_refused(half_judged):
+    with pytest.raises(ValueError, match=r"rerankers must be some of none, judge, matched, got"):
+        rerank.main(half_judged("rerankers=[me]"))
