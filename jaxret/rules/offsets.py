@@ -26,7 +26,6 @@ Letters: I items, K items with a prior score.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
