@@ -25,6 +25,11 @@ before weighing would give the same P', since P' is linear in P.
 **Learning.** The inner learner learns from the same feedback, with the propensity of the item that
 was really shown. Its own probabilities, and the weights of a mixture, are not corrected.
 
+**Drift.** Only the ring buffer forgets. A tool that worked m times for a query and then stops
+working is shown until its failures bring m / (m + failures) below the next tool's P', so a large C
+delays recovery: after a change, queries that come back often are answered worse than without a
+memory until their old rounds are overwritten. C should not exceed the rounds between two changes.
+
 A round costs O(C d) for the similarities, beside the inner learner. There is no blocked form.
 
 Sources: kernel estimates of a probability, Nadaraya (1964) and Watson (1964), with pseudo-counts;
@@ -89,7 +94,8 @@ def with_memory(
       learner: learner with a softmax, or a mixture; exploration and a guard are added afterwards.
       bandwidth: h > 0; a past round whose query has the cosine 1 - h counts 1 / e.
       strength: kappa > 0, number of remembered rounds that the learner's own probability is worth.
-      capacity: C >= 1, rounds in the memory; the oldest is forgotten first.
+      capacity: C >= 1, rounds in the memory; the oldest is forgotten first. A query can only be
+        remembered if it returns within C rounds.
       policy: maps the logits ``ln P'`` to the items shown; None: the policy of the learner.
 
     Raises:
