@@ -2,6 +2,7 @@
 
     with_memory(mixture())                          remembers up to 4096 rounds
     with_memory(greedy(), bandwidth=0.02)           only for queries that are nearly the same
+    with_memory(mixture(), discount=1.0)            every remembered round counts the same
 
 Rows generalise: what one query teaches, others change again, and a query that returns may be
 answered wrongly although its right tool was found before. The memory keeps the last C observed
@@ -9,12 +10,20 @@ rounds, and corrects the probability P_i that tool i is right by what it did for
 
     P'_i = (kappa P_i + n+_i) / (kappa + n+_i + n-_i)
 
-    n+_i = sum_s y_s exp((cos(q, q_s) - 1) / h)          over the remembered rounds s that showed i
-    n-_i = sum_s (1 - y_s) exp((cos(q, q_s) - 1) / h)
+    n+_i = sum_s w_s y_s exp((cos(q, q_s) - 1) / h)      over the remembered rounds s that showed i
+    n-_i = sum_s w_s (1 - y_s) exp((cos(q, q_s) - 1) / h)
+
+    w_s  = prod_r gamma^(exp((cos(q_r, q_s) - 1) / h))   over the later rounds r that showed i too
 
 This is the mean of a Beta posterior whose prior is worth kappa rounds, and in which a past round
 counts 1 if its query was the same and less if it was similar. A tool without similar rounds keeps
 P_i. Absent tools keep P_i = 0; their rounds count again if they return.
+
+**Drift.** What a tool did for a query is discounted by gamma each time that the tool is shown for
+the same query again, and less for a similar one. However often it worked, its past is worth at most
+1 / (1 - gamma) rounds, so a few failures outweigh it when the right tool changes. Rounds of other
+tools and other queries are not discounted: a query that returns rarely is remembered as well as one
+that returns often. The ring buffer forgets rounds by age alone.
 
 **Probabilities.** Of a mixture, P_i is the calibrated probability that tool i is right
 (`jaxret.learners.mixture`), of any other learner its softmax. The logits of the new learner are
@@ -25,15 +34,11 @@ before weighing would give the same P', since P' is linear in P.
 **Learning.** The inner learner learns from the same feedback, with the propensity of the item that
 was really shown. Its own probabilities, and the weights of a mixture, are not corrected.
 
-**Drift.** Only the ring buffer forgets. A tool that worked m times for a query and then stops
-working is shown until its failures bring m / (m + failures) below the next tool's P', so a large C
-delays recovery: after a change, queries that come back often are answered worse than without a
-memory until their old rounds are overwritten. C should not exceed the rounds between two changes.
-
 A round costs O(C d) for the similarities, beside the inner learner. There is no blocked form.
 
 Sources: kernel estimates of a probability, Nadaraya (1964) and Watson (1964), with pseudo-counts;
-episodic control, Blundell et al. (2016), which also answers from similar past rounds.
+episodic control, Blundell et al. (2016), which also answers from similar past rounds; discounted
+posteriors, Raj and Kalyani (2017), which discount by time.
 
 Letters: I items, d width, C rounds in the memory, N queries.
 """
@@ -47,7 +52,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners.learner import Learner, acting_by, vector_of, where_observed
 from jaxret.learners.mixture import Blend
-from jaxret.learners.replay import Replay, ReplayBuffer, push, without_buffer
+from jaxret.learners.replay import Replay, without_buffer
 from jaxret.learners.wrappers import Wrapped, wrap
 from jaxret.rules.policies import Policy
 from jaxret.runtime.validate import as_number, require
@@ -56,21 +61,26 @@ NOTHING = -1  # item of a slot that holds no round
 
 
 class Memory(NamedTuple):
-    """The last C observed rounds.
+    """The last C observed rounds; the oldest is overwritten first.
 
     Attributes:
-      past: the rounds, with queries of length 1; slots without a round have the item `NOTHING`.
+      query: queries of length 1 [C, d].
+      item: item shown [C], `NOTHING` in a slot without a round.
+      reward: reward [C].
+      weight: w_s, the share of the round that later rounds have left [C].
       count: rounds written so far [].
     """
 
-    past: ReplayBuffer
+    query: Float[Array, "C d"]
+    item: Int[Array, " C"]
+    reward: Float[Array, " C"]
+    weight: Float[Array, " C"]
     count: Int[Array, ""]
 
     def without(self, items: Bool[Array, " I"]) -> "Memory":
         """Return the memory without the rounds that showed some items."""
-        item = self.past.item
-        gone = jnp.asarray(items)[item]  # `NOTHING` stays `NOTHING`
-        return self._replace(past=self.past._replace(item=jnp.where(gone, NOTHING, item)))
+        gone = jnp.asarray(items)[self.item]  # `NOTHING` stays `NOTHING`
+        return self._replace(item=jnp.where(gone, NOTHING, self.item))
 
 
 class Counts(NamedTuple):
@@ -85,6 +95,7 @@ def with_memory(
     *,
     bandwidth: float = 0.05,
     strength: float = 0.3,
+    discount: float = 0.5,
     capacity: int = 4096,
     policy: Policy | None = None,
 ) -> Learner:
@@ -94,6 +105,8 @@ def with_memory(
       learner: learner with a softmax, or a mixture; exploration and a guard are added afterwards.
       bandwidth: h > 0; a past round whose query has the cosine 1 - h counts 1 / e.
       strength: kappa > 0, number of remembered rounds that the learner's own probability is worth.
+      discount: gamma in (0, 1], what remains of a round when its tool is shown for the same query
+        again; 1 discounts nothing.
       capacity: C >= 1, rounds in the memory; the oldest is forgotten first. A query can only be
         remembered if it returns within C rounds.
       policy: maps the logits ``ln P'`` to the items shown; None: the policy of the learner.
@@ -102,9 +115,10 @@ def with_memory(
       ValueError: if the learner has no softmax, is wrapped, or has no policy and none is given, or
         a number is out of its range.
     """
-    bandwidth, strength = as_number(bandwidth), as_number(strength)
+    bandwidth, strength, discount = map(as_number, (bandwidth, strength, discount))
     require("bandwidth", bandwidth, "> 0", lambda x: x > 0)
     require("strength", strength, "> 0", lambda x: x > 0)
+    require("discount", discount, "in (0, 1]", lambda x: 0 < x <= 1)
     require("capacity", capacity, "a whole number >= 1", lambda n: isinstance(n, int) and n >= 1)
     if (own_logits := learner.logits) is None:
         raise ValueError(
@@ -121,13 +135,14 @@ def with_memory(
 
     def init(theta, available=None):
         inner = learner.init(theta, available)
-        past = ReplayBuffer(
+        memory = Memory(
             query=jnp.zeros((capacity, theta.shape[1]), theta.dtype),
             item=jnp.full(capacity, NOTHING, jnp.int32),
-            propensity=jnp.ones(capacity, theta.dtype),
             reward=jnp.zeros(capacity, theta.dtype),
+            weight=jnp.zeros(capacity, theta.dtype),
+            count=jnp.zeros((), jnp.int32),
         )
-        return inner._replace(extra=(inner.extra, Memory(past, jnp.zeros((), jnp.int32))))
+        return inner._replace(extra=(inner.extra, memory))
 
     def rewrap(state, inner):
         return inner._replace(extra=(inner.extra, state.extra[1]))
@@ -153,8 +168,9 @@ def with_memory(
 
     def update(state, query, choice, feedback):
         inner = learner.update(without_buffer(state), query, choice, feedback)
-        written = push(*state.extra[1], unit(vector_of(query)), choice, feedback.reward)
-        new = inner._replace(extra=(inner.extra, Memory(*written)))
+        line = vector_of(query), choice.item, feedback.reward
+        memory = remembered(state.extra[1], *line, bandwidth, discount)
+        new = inner._replace(extra=(inner.extra, memory))
         return where_observed(feedback, state, new)
 
     act, probabilities = acting_by(policy, logits)
@@ -183,15 +199,63 @@ def recalled(
       bandwidth: h.
       items: I.
     """
-    past = memory.past
-    cosine = jnp.matmul(past.query, unit(query), precision=lax.Precision.HIGHEST)
-    similarity = jnp.exp((cosine - 1) / bandwidth)
-    rows = jnp.where(past.item == NOTHING, items, past.item)  # beyond the last item: dropped
+    weights = memory.weight * similarities(memory, query, bandwidth)
+    rows = jnp.where(memory.item == NOTHING, items, memory.item)  # beyond the last item: dropped
 
-    def summed(weights):
-        return jnp.zeros(items, query.dtype).at[rows].add(weights, mode="drop")
+    def summed(shares):
+        return jnp.zeros(items, query.dtype).at[rows].add(weights * shares, mode="drop")
 
-    return Counts(summed(similarity * past.reward), summed(similarity * (1 - past.reward)))
+    return Counts(summed(memory.reward), summed(1 - memory.reward))
+
+
+def remembered(
+    memory: Memory,
+    query: Float[Array, " d"],
+    item: Int[Array, "*k"],
+    reward: Float[Array, "*k"],
+    bandwidth: float | Float[Array, ""],
+    discount: float | Float[Array, ""],
+) -> Memory:
+    """Write a round, one entry per item of a slate, and discount earlier rounds of its items.
+
+    Args:
+      memory: memory before the round.
+      query: vector of the query [d].
+      item: item shown [], or items [k].
+      reward: reward in the shape of the items.
+      bandwidth: h.
+      discount: gamma.
+    """
+    item, reward = jnp.atleast_1d(item), jnp.atleast_1d(reward)
+    capacity, k = len(memory.item), len(item)
+    require("capacity", capacity, f">= {k}, the items of a slate", lambda x: x >= k)
+    slot = (memory.count + jnp.arange(k)) % capacity
+    shown = (memory.item[:, None] == item[None, :]).any(axis=1)
+    left = jnp.where(shown, discount ** similarities(memory, query, bandwidth), 1)
+    return Memory(
+        query=memory.query.at[slot].set(unit(query)),
+        item=memory.item.at[slot].set(item),
+        reward=memory.reward.at[slot].set(reward),
+        weight=(memory.weight * left).at[slot].set(1),
+        count=memory.count + k,
+    )
+
+
+def similarities(
+    memory: Memory, query: Float[Array, " d"], bandwidth: float | Float[Array, ""]
+) -> Float[Array, " C"]:
+    """Return ``exp((cos(q, q_s) - 1) / h)`` for each slot.
+
+    Args:
+      memory: the memory.
+      query: vector of the query [d].
+      bandwidth: h.
+
+    Returns:
+      [C].
+    """
+    cosine = jnp.matmul(memory.query, unit(query), precision=lax.Precision.HIGHEST)
+    return jnp.exp((cosine - 1) / bandwidth)
 
 
 def posterior(
