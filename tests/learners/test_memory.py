@@ -238,7 +238,7 @@ def test_an_absent_tool_is_not_shown_and_is_remembered_when_it_returns():
 
 @pytest.fixture
 def index(returning):
-    """Return an index in which the first tool of a query worked three times: 1 + .7 + .49 rounds."""
+    """Return an index in which a query's first tool worked three times: 1 + .7 + .49 rounds."""
     index = jr.Index(jr.with_memory(jr.frozen(tau=1.0), **SETTINGS), returning)
     for _ in range(3):
         index.feedback(index.search(returning.queries[0]), worked=1.0)
