@@ -74,6 +74,7 @@ from .learners.guarded import guarded as guarded
 from .serving.index import Index as Index
 from .serving.index import Ticket as Ticket
 from .learners.learner import Learner as Learner
+from .learners.memory import with_memory as with_memory
 from .learners.minibatch import minibatch as minibatch
 from .learners.offsets import (
     with_balance as with_balance,

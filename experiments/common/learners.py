@@ -7,8 +7,8 @@
 A line names a preset and its settings, or the four parts of a rank-one learner; ``file`` names a
 learner in a file (`experiments.common.learner_files`). A list is an axis of the grid.
 ``eta_over_tau``, the step of a row per unit of coefficient, replaces ``eta``; ``experts`` of a
-mixture are arguments of `jr.default_experts`. Parts are names of factories in `jaxret.rules`, or
-mappings of ``name`` and settings.
+mixture are arguments of `jr.default_experts`, and ``memory`` those of `jr.with_memory`. Parts are
+names of factories in `jaxret.rules`, or mappings of ``name`` and settings.
 
 Letters: G settings, n numbers of a setting.
 """
@@ -83,7 +83,7 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
         make = learner_files.maker(spec["file"])
     else:
         make = _preset(name, spec["preset"]) if "preset" in spec else _of_parts(name, spec)
-    ratios = settings.pop("eta_over_tau", None)
+    ratios, memory = (settings.pop(key, None) for key in ("eta_over_tau", "memory"))
     if ratios is not None:
         settings["eta"] = ratios
     try:
@@ -102,6 +102,8 @@ def learner_grid(name: str, spec: Mapping[str, Any]) -> LearnerGrid:
     if ratios is not None:
         tau, eta = found.names.index("tau"), found.names.index("eta")
         found.settings[:, eta] *= found.settings[:, tau]
+    if memory is not None:
+        found = found.wrapped(partial(jr.with_memory, **memory))
     return found.named(name)
 
 

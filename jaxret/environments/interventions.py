@@ -26,9 +26,8 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.learners.learner import Learner, change_rows, query_for
+from jaxret.learners.learner import Learner, change_rows, query_for, without_past
 from jaxret.learners.wrappers import wrap
-from jaxret.rules.offsets import without_usage
 from jaxret.runtime import over_items
 from jaxret.runtime.validate import matrix_of, require
 from jaxret.types import Choice, Feedback, PRNGKey, State
@@ -170,9 +169,10 @@ class Rewriting(NamedTuple):
         reset     the new document
         carry     the new document plus the learnt change: after + (theta - before)
 
-    It applies to all rows of the tool (`jaxret.learners.learner.change_rows`); reset also sets its
-    usage back (`jaxret.rules.offsets`). Rows of unchanged documents do not change. A live index
-    does the same tool by tool (`jaxret.serving.catalogue`).
+    It applies to all rows of the tool (`jaxret.learners.learner.change_rows`); reset also forgets
+    its usage and what was remembered of it (`jaxret.learners.learner.without_past`). Rows of
+    unchanged documents do not change. A live index does the same tool by tool
+    (`jaxret.serving.catalogue`).
     """
 
     before: Float[Array, "I d"]
@@ -215,7 +215,7 @@ class Rewriting(NamedTuple):
         new = change_rows(learner, state, move)
         if self.how == "carry":
             return new
-        return new._replace(extra=without_usage(new.extra, rewritten[:, 0]))
+        return without_past(new, rewritten[:, 0])
 
 
 def geometric_delay(*, mean: float, longest: int | None = None) -> Delay:

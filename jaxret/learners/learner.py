@@ -204,6 +204,27 @@ def change_rows(learner: Learner, state: State, change: ChangeRows) -> State:
     return learner.structure.change_rows(state, change)
 
 
+def without_past(state: State, items: Bool[Array, " I"]) -> State:
+    """Forget the past of some items, wherever it is in a state; their rows stay.
+
+    A part of `State.extra` that counts or stores what was shown has a method ``without`` from a
+    mask of items [I] to the part as if these items had never been shown, such as
+    `jaxret.rules.offsets.Usage` and `jaxret.learners.memory.Memory`.
+
+    Args:
+      state: any state.
+      items: mask of the items that are forgotten [I].
+    """
+
+    def forgets(part):
+        return hasattr(part, "without")
+
+    def forget(part):
+        return part.without(items) if forgets(part) else part
+
+    return state._replace(extra=jax.tree.map(forget, state.extra, is_leaf=forgets))
+
+
 def map_queries(
     learner: Learner, state: State, queries: Float[Array, "N d"]
 ) -> Float[Array, "N d"]:

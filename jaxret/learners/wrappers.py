@@ -5,8 +5,9 @@
     with_exploration(greedy(), epsilon=0.05)            shows a random item in a share of the rounds
 
 `jaxret.learners.replay.with_experience_replay`, `jaxret.learners.offsets.with_lexical` and
-``with_balance``, and `jaxret.learners.guarded.guarded` are wrappers too. Wrappers compose;
-experience replay must come after a query map or a preconditioner, which need a rank-one learner. A
+``with_balance``, `jaxret.learners.memory.with_memory` and `jaxret.learners.guarded.guarded` are
+wrappers too. Wrappers compose; experience replay must come after a query map or a preconditioner,
+which need a rank-one learner, and a memory after both, but before exploration or a guard. A
 query map that is updated once in B rounds (``map_every``, a multiple of 8) keeps the blocked form,
 and so do preconditioning by row and experience replay (`jaxret.simulation.blocked.simulate`).
 

@@ -24,9 +24,8 @@ Sources: inverted softmax, Smith et al. (2017); CSLS, Conneau et al. (2018); QB-
 Letters: I items, K items with a prior score.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -62,6 +61,10 @@ class Usage(NamedTuple):
 
     mean: Float[Array, " I"]
     count: Float[Array, " I"]
+
+    def without(self, items: Bool[Array, " I"]) -> "Usage":
+        """Return the usage with some items as before the first round."""
+        return Usage(jnp.where(items, 1.0, self.mean), jnp.where(items, FIRST, self.count))
 
 
 def first_usage(theta: Float[Array, "I d"]) -> Usage:
@@ -119,25 +122,6 @@ def counted(offsets: Offsets, usage: Usage, logits: Float[Array, " I"], axis: Ax
     count = usage.count + available
     mean = usage.mean + jnp.where(available, relative - usage.mean, 0.0) / count
     return Usage(mean, count)
-
-
-def without_usage(tree: Any, items: Bool[Array, " I"]) -> Any:
-    """Set the usage of some items back to the start, wherever it is in a state.
-
-    Args:
-      tree: state of a learner, or a part of it.
-      items: mask of the items whose usage is forgotten [I].
-
-    Returns:
-      The tree with the usage of these items as before the first round.
-    """
-
-    def reset(part):
-        if not isinstance(part, Usage):
-            return part
-        return Usage(jnp.where(items, 1.0, part.mean), jnp.where(items, FIRST, part.count))
-
-    return jax.tree.map(reset, tree, is_leaf=lambda part: isinstance(part, Usage))
 
 
 def padded(prior: Prior | None, shape: tuple[int, ...], width: int) -> Prior:

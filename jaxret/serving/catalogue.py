@@ -19,8 +19,7 @@ from jaxret import encoders
 from jaxret.data.templates import normalise
 from jaxret.encoders.lexical import Lexicon
 from jaxret.environments.interventions import How
-from jaxret.learners.learner import Learner, change_rows
-from jaxret.rules.offsets import without_usage
+from jaxret.learners.learner import Learner, change_rows, without_past
 from jaxret.runtime.validate import require, require_different
 from jaxret.task import Task
 from jaxret.types import Prior, State
@@ -219,7 +218,7 @@ class LiveCatalogue:
             state = change_rows(self.learner, state, described)
         if how == "reset":
             mask = jnp.zeros(len(theta), bool).at[where].set(True)
-            state = state._replace(extra=without_usage(state.extra, mask))
+            state = without_past(state, mask)
         self.starts[rows] = starts
         self.state = state._replace(available=state.available.at[where].set(True))
 

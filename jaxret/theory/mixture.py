@@ -35,7 +35,8 @@ from jaxtyping import Float
 
 from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.learner import Learner, prior_for, query_for
-from jaxret.learners.mixture import Blend, blend_of
+from jaxret.learners.mixture import Blend, MixtureExtra, blend_of
+from jaxret.learners.wrappers import innermost
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import at_most
@@ -80,7 +81,7 @@ def sure_errors(run: Run) -> Measured:
       ValueError: if the learner is not a mixture.
     """
     _mixing(run.learner)
-    wrong = np.asarray(run.states.extra.sure, np.float64)[:, 1]
+    wrong = np.asarray(_extra(run).sure, np.float64)[:, 1]
     rewards = np.asarray(run.trace.reward)
     between = float(np.minimum(rewards, 1 - rewards).max(initial=0.0))
     terms = {"loss of the mixture / ln 2": _losses(run)[:, 0] / np.log(2)}
@@ -162,8 +163,13 @@ def _least_of_others(values: Float[np.ndarray, "k G"]) -> Float[np.ndarray, "k G
     return np.where(np.arange(values.shape[1]) == at[:, None], second[:, None], first[:, None])
 
 
+def _extra(run: Run) -> MixtureExtra:
+    """Return the extra states of the mixture [S, ..], also inside wrappers."""
+    return innermost(run.learner, run.states)[1].extra
+
+
 def _losses(run: Run) -> Float[np.ndarray, "S 1+G"]:
-    extra = run.states.extra
+    extra = _extra(run)
     return np.asarray(extra.losses, np.float64) - np.asarray(extra.rounding, np.float64)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hydra.core.config_store import ConfigStore
 
+import jaxret as jr
 from experiments.common import learner_files
 from experiments.common.config import fingerprint, learner_grids, register_learner_files
 from experiments.common.environments import environment_of
@@ -124,6 +125,19 @@ def test_a_preset_is_a_learner_of_the_given_name_and_lists_are_its_grid():
     grid = learner_grid("mixed", {"preset": "mixture"})
     assert grid.settings.shape == (1, 0)
     assert grid.learner(0).name == "mixed"
+
+
+def test_a_line_can_add_a_memory(small):
+    settings = {"bandwidth": 0.1, "strength": 0.5, "discount": 0.8}
+    spec = {"preset": "greedy", "tau": 0.1, "eta": [0.01, 0.02], "memory": settings}
+    read, task = learner_grid("remembering", spec), small()
+    assert read.names == ("eta",)
+    own = jr.with_memory(jr.greedy(tau=0.1, eta=0.02), **settings)
+    runs = [jr.simulate(one, task, exposures=2) for one in (read.learner(1), own)]
+    np.testing.assert_array_equal(runs[0].trace.item, runs[1].trace.item)
+    assert read.learner(0).name == "remembering"
+    with pytest.raises(ValueError, match=r"strength must be > 0, got -1"):
+        learner_grid("remembering", spec | {"memory": {"strength": -1}}).learner(0)
 
 
 def test_a_mixture_can_name_the_arguments_of_its_default_experts():
