@@ -71,6 +71,7 @@ def test_variants_are_simulated_and_compared_with_the_first(world, tmp_path, mon
     assert (results["clusters/gain"] != 0).any()
 
 
+@pytest.mark.slow
 def test_equal_weights_stay_equal_and_one_cluster_is_no_cluster(problem):
     state, _ = streamed(jr.mixture(beta=1e-9, alpha=0.0), problem)
     weights = np.exp(state.extra.log_weights)

@@ -15,6 +15,7 @@ def configure(world, directory, *more):
     return config_of("offsets", *small, "weights=[0,0.35]", "strengths=[0,1]", *more)
 
 
+@pytest.mark.slow
 def test_a_mixture_runs_with_experts_without_and_with_offsets(world, tmp_path):
     cfg = configure(world, tmp_path, "rules=[mixture]", "seeds=1")
     offsets.main(cfg)
@@ -27,6 +28,7 @@ def test_a_mixture_runs_with_experts_without_and_with_offsets(world, tmp_path):
         np.testing.assert_allclose(found[f"mixture/{column}"], run.accuracy.values)
 
 
+@pytest.mark.slow
 def test_the_oracle_begins_without_its_own_offsets(world, tmp_path):
     cfg = configure(world, tmp_path, "rules=[oracle]", "seeds=1")
     offsets.main(cfg)
