@@ -87,7 +87,8 @@ def test_logs_of_another_learner_or_without_what_it_needs_are_refused(served):
     late = log._replace(version=np.maximum(np.arange(300) - 2, 0))
     with pytest.raises(ValueError, match="did not learn from each round before the next"):
         with_probabilities(late, learner)
-    slates = log._replace(slate=np.tile(log.slate, (1, 2)))
+    both = np.stack([log.item, (log.item + 1) % 12], axis=1)
+    slates = log._replace(slate=both, by_position=np.tile(log.by_position, (1, 2)))
     with pytest.raises(ValueError, match="has slates of 2: probabilities are known for one"):
         with_probabilities(slates, learner)
 
