@@ -111,6 +111,8 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
         require("confirm", field, f"some of {', '.join(CONFIRMABLE)}", CONFIRMABLE.__contains__)
     prices, rules = asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
     prompts_of(cfg)
+    if cfg.terse:
+        read(cfg)  # refused before the folder is made
     if cfg.dry_run:
         return plan(cfg, read(cfg).documents[: cfg.limit], rules, prices)
     chats_of(cfg)
