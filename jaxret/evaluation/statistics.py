@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
-from jaxret.runtime.validate import real_numbers, require
+from jaxret.runtime.validate import finite_numbers, real_numbers, require
 
 
 def per_tool(
@@ -32,7 +32,7 @@ def per_tool(
     Raises:
       ValueError: if a value is not finite, there is none, or there are more or fewer tools.
     """
-    values = _finite("values [N]", values)
+    values = finite_numbers("values [N]", values)
     tools = np.asarray(tools)
     require("the shape of tools", tools.shape, f"{values.shape}", lambda x: x == values.shape)
     _, cluster = np.unique(tools, return_inverse=True)
@@ -53,7 +53,7 @@ def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int
       ValueError: for less than one draw, and if a value is not finite or there is none.
     """
     require("draws", draws, ">= 1", lambda n: n >= 1)
-    values = _finite("values [C]", values)
+    values = finite_numbers("values [C]", values)
     signs = np.random.default_rng(seed).integers(0, 2, (draws, len(values))) * 2.0 - 1.0
     observed, permuted = abs(np.sum(values)), np.abs(signs @ values)
     slack = 1e-9 * np.abs(values).sum()  # rounding of equal sums in another order
@@ -113,15 +113,6 @@ def cohens_kappa(one: Bool[np.ndarray, " n"], other: Bool[np.ndarray, " n"]) -> 
     agreement, a, b = (one == other).mean(), one.mean(), other.mean()
     chance = a * b + (1 - a) * (1 - b)
     return 0.0 if chance == 1 else float((agreement - chance) / (1 - chance))
-
-
-def _finite(name: str, values: Any) -> Float[np.ndarray, " n"]:
-    """Convert one or more finite numbers to float64."""
-    found = real_numbers(name, values, 1).astype(np.float64)
-    require(f"the number of {name}", found.size, ">= 1", lambda n: n >= 1)
-    if (wrong := ~np.isfinite(found)).any():
-        raise ValueError(f"{name} must be finite, got {found[wrong][0]} at {wrong.argmax()}")
-    return found
 
 
 def _bits(name: str, values: Any) -> Bool[np.ndarray, "..."]:

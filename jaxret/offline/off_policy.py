@@ -50,7 +50,7 @@ from jaxret.offline.snapshots import (
     target,
     with_probabilities,
 )
-from jaxret.runtime.validate import as_number, require, whole_numbers
+from jaxret.runtime.validate import as_number, real_numbers, require, whole_numbers
 
 CLIP = 10.0  # M: the largest weight of clipped IPS
 TRUNCATION = 3.0  # h: the model's largest contribution to a term of DR's interval
@@ -445,8 +445,10 @@ def groups_of_rows(theta: Float[np.ndarray, "I d"], k: int | None = None) -> Int
       Group of each tool [I], numbered from 0.
 
     Raises:
-      ValueError: if k is out of its range.
+      ValueError: if k is out of its range, or a row is not finite.
     """
+    theta = real_numbers("theta [I, d]", theta, 2)
+    require("theta", theta, "finite", lambda x: np.isfinite(x).all())
     items = len(theta)
     count = round(items**0.5) if k is None else k
     require("groups", count, f"in 1 .. {items}", lambda n: 1 <= n <= items)

@@ -186,6 +186,23 @@ def real_numbers(name: str, values: Any, axes: int) -> np.ndarray:
     return _of_axes(name, found, axes)
 
 
+def finite_numbers(name: str, values: Any) -> Float[np.ndarray, " n"]:
+    """Convert one or more numbers in a row to float64.
+
+    Args:
+      name: name of the values, for the message.
+      values: finite numbers [n].
+
+    Raises:
+      ValueError: if there is none, or one is not finite.
+    """
+    found = real_numbers(name, values, 1).astype(np.float64, copy=False)
+    require(f"the number of {name}", found.size, ">= 1", lambda n: n >= 1)
+    if (wrong := ~np.isfinite(found)).any():
+        raise ValueError(f"{name} must be finite, got {found[wrong][0]} at {wrong.argmax()}")
+    return found
+
+
 def whole_numbers(name: str, values: Any, axes: int) -> Int[np.ndarray, "..."]:
     """Convert lists, JAX arrays and floats without a fraction to an array of integers.
 
