@@ -99,6 +99,9 @@ def policy_of(log: Log, policy: PolicyLike) -> Snapshot | Float[np.ndarray, "T I
       policy: a snapshot, a learner in its first state, or probabilities [T, I] as an array of NumPy
         or JAX or as lists.
 
+    Returns:
+      a snapshot, or the probabilities [T, I].
+
     Raises:
       ValueError: if it is none of these, or does not fit the rounds and tools of the log.
     """

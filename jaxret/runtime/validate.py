@@ -193,6 +193,9 @@ def finite_numbers(name: str, values: Any) -> Float[np.ndarray, " n"]:
       name: name of the values, for the message.
       values: finite numbers [n].
 
+    Returns:
+      the numbers [n], float64.
+
     Raises:
       ValueError: if there is none, or one is not finite.
     """
@@ -210,6 +213,9 @@ def whole_numbers(name: str, values: Any, axes: int) -> Int[np.ndarray, "..."]:
       name: name of the values, for the message.
       values: whole numbers, as many axes deep as ``axes``.
       axes: required number of axes.
+
+    Returns:
+      an array of that many axes [...], int64.
 
     Raises:
       ValueError: if these are not whole numbers (bits are a mask), or have another number of axes.
