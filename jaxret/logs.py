@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxret.runtime.files import existing
+from jaxret.runtime.validate import require_different
 from jaxret.task import Task
 from jaxret.types import Prior
 
@@ -89,6 +90,9 @@ def load_log(path: str | Path, catalogue: Task | Sequence[str]) -> Log:
         raise ValueError(f"{path} is a folder with a log for each seed: read one of {inside}")
     task = catalogue if isinstance(catalogue, Task) else None
     ids = catalogue.ids if isinstance(catalogue, Task) else catalogue
+    if isinstance(ids, str) or not all(isinstance(one, str) for one in ids):
+        raise ValueError("the catalogue must be a task or a list of tool ids, which are strings")
+    require_different("the catalogue's ids", ids)
     tools = {one: row for row, one in enumerate(ids)}
     queries = {} if task is None else {one: row for row, one in enumerate(task.query_ids)}
     read = _read(existing(path, "a log"))

@@ -151,3 +151,17 @@ def test_a_log_of_nothing_is_empty_without_a_warning(tmp_path):
     log = jr.load_log(written(tmp_path / "log.jsonl", 0), IDS)
     assert log.rounds == 0
     assert log.slate.shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("catalogue", "message"),
+    [
+        ("mail", "the catalogue must be a task or a list of tool ids, which are strings"),
+        ([1, 2], "the catalogue must be a task or a list of tool ids, which are strings"),
+        (["mail", "mail"], "the catalogue's ids must differ: 'mail' is at 0 and 1"),
+    ],
+)
+def test_catalogues_that_would_name_other_tools_are_refused(tmp_path, catalogue, message):
+    path = written(tmp_path / "log.jsonl", 2)
+    with pytest.raises(ValueError, match=message):
+        jr.load_log(path, catalogue)

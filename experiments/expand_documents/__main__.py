@@ -105,10 +105,14 @@ def check(cfg: DictConfig) -> dict[str, float] | None:
     """Check settings; with ``dry_run`` prints the planned questions instead of running."""
     require("limit", cfg.limit, ">= 1 or null", lambda x: x is None or x >= 1)
     require("sample", cfg.sample, ">= 0", lambda x: x >= 0)
+    require("rounds", cfg.rounds, ">= 0", lambda x: x >= 0)
+    require("verdicts", cfg.verdicts, ">= 1", lambda x: x >= 1)
     for field in cfg.confirm:
         require("confirm", field, f"some of {', '.join(CONFIRMABLE)}", CONFIRMABLE.__contains__)
     prices, rules = asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
     prompts_of(cfg)
+    if cfg.terse:
+        read(cfg)  # refused before the folder is made
     if cfg.dry_run:
         return plan(cfg, read(cfg).documents[: cfg.limit], rules, prices)
     chats_of(cfg)

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 
 from jaxret.evaluation.evaluate import Lists, Ranked, RunLike, evaluate_each, is_run, name_of
 from jaxret.evaluation.statistics import holm
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import real_numbers, require
 from jaxret.task import Task
 
 ONLINE = "accuracy"
@@ -144,8 +144,17 @@ def compare_paired(
       seed: seed of the resamples.
 
     Raises:
-      ValueError: if the confidence or the number of resamples is out of its range.
+      ValueError: if the confidence or the number of resamples is out of its range, the shapes do
+        not fit, or a difference is infinite or all are missing.
     """
+    values, groups = real_numbers("values [S, N]", values, 2), np.asarray(groups)
+    if groups.shape != values.shape[1:]:
+        raise ValueError(
+            f"groups must be [{values.shape[1]}], the question of each query, got "
+            f"{list(groups.shape)}"
+        )
+    if np.isinf(values).any() or np.isnan(values).all():
+        raise ValueError("values must be finite numbers, or NaN where missing, and not all missing")
     require("confidence", confidence, "in (0, 1)", lambda x: 0 < x < 1)
     require("resamples", resamples, ">= 100", lambda n: n >= 100)
     resampled = _resampled(values, groups, resamples, seed)

@@ -7,6 +7,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from jaxret.runtime.validate import real_numbers, require
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
@@ -16,8 +18,14 @@ class Estimate:
 
     @classmethod
     def of(cls, values: ArrayLike) -> "Estimate":
-        """Make an estimate from one number per seed [S], or from a single number."""
-        return cls(np.atleast_1d(np.asarray(values, np.float64)))
+        """Make an estimate from one number per seed [S], or from a single number.
+
+        Raises:
+          ValueError: if there is no number, or a matrix of them.
+        """
+        found = real_numbers("an estimate's values [S]", np.atleast_1d(np.asarray(values)), 1)
+        require("the number of seeds", len(found), ">= 1", lambda n: n >= 1)
+        return cls(found.astype(np.float64))
 
     @cached_property
     def mean(self) -> float:

@@ -30,6 +30,7 @@ from jaxret.evaluation import metrics
 from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.learner import prior_for, query_for
 from jaxret.runtime import distributed, sharding
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.types import State, Trace
 
@@ -194,6 +195,8 @@ def evaluate(
     groups = np.asarray(by)
     if groups.shape != (len(task),):
         raise ValueError(f"by must be [{len(task)}], one group per query, got {list(groups.shape)}")
+    if (unknown := groups != groups).any():  # NaN is in no group
+        raise ValueError(f"by must be a group per query, got NaN for query {unknown.argmax()}")
     return {
         group: {name: Estimate.of(_mean(x[:, groups == group])) for name, x in values.items()}
         for group in np.unique(groups).tolist()
@@ -226,6 +229,7 @@ def evaluate_each(
     """
     if isinstance(names, str):
         raise ValueError(f"metrics must be a list of names, got the single string {names!r}")
+    require("metrics", names, "a list of one or more names", len)
     cuts = sorted({_cut(name) for name in names})
     masks = None if part is None else _masks(part, task)
     if is_run(ranked):
@@ -256,7 +260,7 @@ def is_run(ranked: Any) -> bool:
 
 
 def _is_lists(ranked: Any) -> bool:
-    return isinstance(getattr(ranked, "items", None), np.ndarray | jax.Array)
+    return isinstance(getattr(ranked, "items", None), np.ndarray | jax.Array | list | tuple)
 
 
 def _each_cut(of_cut: Callable, cuts: Sequence[int]) -> dict[str, Any]:
@@ -265,7 +269,13 @@ def _each_cut(of_cut: Callable, cuts: Sequence[int]) -> dict[str, Any]:
 
 def _masks(part: Bool[np.ndarray, "*S N"], task: Task) -> Bool[np.ndarray, "S N"]:
     """Convert a part to one row per seed, or a single row for all seeds."""
-    masks = np.atleast_2d(np.asarray(part, bool))
+    given = np.asarray(part)
+    if given.dtype != bool and not np.isin(given, (0, 1)).all():
+        raise ValueError(
+            "part must be a mask of True and False, got positions or other numbers: give "
+            "np.isin(np.arange(len(task)), positions)"
+        )
+    masks = np.atleast_2d(given.astype(bool))
     if masks.ndim != 2 or masks.shape[1] != len(task) or not masks.any(axis=1).all():
         raise ValueError(
             f"part must be [{len(task)}] or [S, {len(task)}], True for a query or more of each "
@@ -343,7 +353,9 @@ def _of_others(ranked: Any, task: Task, cuts: Sequence[int], first: Lists | None
             )
         lists = ranked.refine(texts, first, progress=False).items
     elif _is_lists(ranked):
-        lists = ranked.items
+        lists = _array(ranked.items)
+        if not _integers(lists):
+            raise ValueError(f"the items of a ranking must be whole numbers, got {lists.dtype}")
     else:
         lists = _array(ranked)
         if not _integers(lists):
@@ -364,6 +376,8 @@ def _array(ranked: Any) -> np.ndarray:
                 row[: np.size(found)] = [int(item) for item in map(_integer, found)]
         else:
             array = np.asarray(ranked)
+            if array.dtype == bool or array.dtype.kind in "USc":
+                raise TypeError(array.dtype)  # a mask, ids or complex numbers are no ranking
             array = array if _integers(array) else array.astype(np.float32)
     except (TypeError, ValueError):
         array = np.zeros(0)
@@ -376,7 +390,7 @@ def _array(ranked: Any) -> np.ndarray:
 
 
 def _integer(item: Any) -> int:
-    if not isinstance(item, int | np.integer):
+    if isinstance(item, bool) or not isinstance(item, int | np.integer):
         raise TypeError(item)
     return int(item)
 

@@ -28,8 +28,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
+
+from jaxret.runtime.validate import whole_numbers
 
 UNRANKED = np.iinfo(np.int32).max  # rank of a padded or absent label, beyond every cut
 
@@ -156,11 +159,21 @@ def evaluate(
 
     Returns:
       ``accuracy``, ``recall@k``, ``ndcg@k`` and ``completeness@k`` (with the number for k), [N].
+
+    Raises:
+      ValueError: if the shapes do not fit, or a label is no row of ``theta``.
     """
+    theta, queries = jnp.asarray(theta), jnp.asarray(queries)
+    shapes = [theta.shape, queries.shape]
+    if theta.ndim != 2 or queries.ndim != 2 or theta.shape[1] != queries.shape[1]:
+        raise ValueError(f"theta and queries must be [I, d] and [N, d], got {shapes}")
+    labels = _whole("labels", labels)
+    if not isinstance(labels, Tracer) and labels.max(initial=-1) >= len(theta):
+        raise ValueError(f"labels must be rows of theta, below {len(theta)}, got {labels.max()}")
 
     def scores(queries):
         # Full precision: the faster default of accelerators would round scores into ties.
-        return jnp.matmul(queries, jnp.asarray(theta).T, precision=jax.lax.Precision.HIGHEST)
+        return jnp.matmul(queries, theta.T, precision=jax.lax.Precision.HIGHEST)
 
     return evaluate_scores(scores, queries, labels, available=available, k=k, chunk=chunk)
 
@@ -186,8 +199,14 @@ def evaluate_scores(
 
     Returns:
       ``accuracy``, ``recall@k``, ``ndcg@k`` and ``completeness@k`` (with the number for k), [N].
+
+    Raises:
+      ValueError: if the numbers of queries and rows of labels differ, or labels are not whole.
     """
+    queries, labels = jax.tree.map(jnp.asarray, queries), _whole("labels", labels)
     size = labels.shape[0]
+    if (lengths := {len(part) for part in jax.tree.leaves(queries)}) != {size}:
+        raise ValueError(f"there are {', '.join(map(str, lengths))} queries and labels of {size}")
     chunk = max(1, min(chunk, size))
 
     def chunked(rows):
@@ -221,7 +240,7 @@ def evaluate_ranking(
       ValueError: if the numbers of lists and rows of labels differ, or a cut is below 1 or beyond
         the length of the lists.
     """
-    items, labels = jnp.asarray(items), jnp.asarray(labels)
+    items, labels = _whole("items", items), _whole("labels", labels)
     if len(items) != len(labels):
         raise ValueError(f"there are {len(items)} rankings and labels of {len(labels)} queries")
     if out := [k for k in ks if not 1 <= k <= items.shape[1]]:
@@ -229,6 +248,11 @@ def evaluate_ranking(
             f"cuts {out} do not fit lists of {items.shape[1]} items: retrieve more, or cut earlier"
         )
     return _measured(ranks_in(items, labels), labels, ks)
+
+
+def _whole(name: str, rows: Any) -> Int[Array, "N m"]:
+    """Convert rows of positions; raise ValueError unless they are whole numbers [N, m]."""
+    return jnp.asarray(rows if isinstance(rows, Tracer) else whole_numbers(name, rows, 2))
 
 
 def _measured(ranks, labels, ks) -> dict[str, Float[Array, "*N"]]:

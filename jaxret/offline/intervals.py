@@ -50,8 +50,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammainc, gammaln
 
+from jaxret.runtime.validate import finite_numbers, require, require_length, whole_numbers
+
 RHO = 5.0  # tightest for V about 50, and at most a fifth wider than the best rho up to V = 10^6
 RESAMPLES = 500
+ROUNDING = 1e-6  # relative; by which a sum may be below the least of a term
 CELLS = 2**17  # rounds resampled at a time: many short logs at once, with little memory
 
 
@@ -89,14 +92,26 @@ def lower_bounds(
 
     Returns:
       bounds [m].
+
+    Raises:
+      ValueError: if a term is not finite or below ``-least``, a time is not in 1 .. T, or alpha or
+        ``least`` is out of its range.
     """
+    require("alpha", alpha, "in (0, 1)", lambda x: 0 < x < 1)
+    require("least", least, ">= 0", lambda x: x >= 0)
+    terms = finite_numbers("terms [T]", terms)
+    if terms.min() < -least - ROUNDING * (1 + least):
+        raise ValueError(f"terms must be >= {-least:g}, got {terms.min():g} at {terms.argmin()}")
+    times = whole_numbers("times [m]", times, 1)
+    allowed = f"numbers of rounds in 1 .. {len(terms)}"
+    require("times", times, allowed, lambda t: ((t >= 1) & (t <= len(terms))).all())
     scale = least + 1
-    xi = np.asarray(terms, np.float64) / scale
+    xi = terms / scale
     sums, counts = np.cumsum(xi), np.arange(1, len(xi) + 1)
     past = np.concatenate([[0.0], sums[:-1]])
     guess = np.minimum((past + 0.5 / scale) / counts, 1 / scale)
     variance = np.cumsum((xi - guess) ** 2)
-    at = np.asarray(times) - 1
+    at = times - 1
     return scale * (sums[at] - _crossing(variance[at], alpha)) / times
 
 
@@ -136,7 +151,15 @@ def bootstrap(
       above: terms [T].
       below: terms of the denominator [T]; None: the mean of ``above``.
       alpha: probability that the interval fails.
+
+    Raises:
+      ValueError: if a term is not finite, the numbers of terms differ, or alpha is not in (0, 1).
     """
+    require("alpha", alpha, "in (0, 1)", lambda x: 0 < x < 1)
+    above = finite_numbers("terms [T]", above)
+    if below is not None:
+        below = finite_numbers("the denominator's terms [T]", below)
+        require_length("the denominator's terms", below, len(above))
     rng, n = np.random.default_rng(0), len(above)
     means, size = np.ones((2, RESAMPLES)), max(1, CELLS // n)
     for first in range(0, RESAMPLES, size):

@@ -28,26 +28,29 @@ Letters: I items, T rounds, n rounds of a block, k items shown, h truncation of 
 """
 
 import warnings
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 from scipy.cluster.vq import kmeans2
 
 from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
 from jaxret.offline import estimators, intervals, reward_model
+from jaxret.offline.checked import SCALE, checked, range_of
 from jaxret.offline.intervals import ConfidenceSequence
 from jaxret.offline.snapshots import (
     PolicyLike,
     Snapshot,
     Target,
-    snapshot,
+    policy_of,
     target,
     with_probabilities,
 )
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import as_number, real_numbers, require, whole_numbers
 
 CLIP = 10.0  # M: the largest weight of clipped IPS
 TRUNCATION = 3.0  # h: the model's largest contribution to a term of DR's interval
@@ -114,9 +117,10 @@ def off_policy(
     policy: PolicyLike,
     *,
     logging: Learner | Snapshot | None = None,
-    groups: int | Int[np.ndarray, " I"] | None = None,
+    groups: int | ArrayLike | Sequence[int] | None = None,
     cascade: bool = False,
     alpha: float = 0.05,
+    scale: tuple[float, float] = SCALE,
 ) -> OffPolicy:
     """Estimate the mean reward of a policy on the queries of a log.
 
@@ -124,40 +128,55 @@ def off_policy(
     DRos; with ``logging`` also MIPS, and the interval of DR. IPS and DR have intervals that hold at
     all times at once, clipped IPS a lower bound that does, and SNIPS and Switch-DR a bootstrap;
     DRos and MIPS have an unknown bias and no interval. DR's interval uses a truncated model and
-    need not be centred on the estimate. Bounds lie in [0, 1]; estimates are not clipped, since
+    need not be centred on the estimate. Bounds lie on the scale; estimates are not clipped, since
     clipping would bias them. Unanswered rounds are left out with a warning: whether a round is
     answered must not depend on its reward.
 
     Args:
       log: log, whose policy may have learned during the log.
       policy: a snapshot, a learner in its first state, or probabilities [T, I]; it is frozen, and
-        must not have learned from these rounds.
+        must not have learned from these rounds. Probabilities may be an array of NumPy or JAX or
+        lists, as may every field of the log.
       logging: learner that wrote the log, in its state before these rounds, from which the
         probabilities of tools that were not shown are computed (`with_probabilities`); ignored if
         the log has these probabilities.
       groups: for MIPS, the number of groups of tools (by k-means of the policy's rows) or the group
-        of each tool [I]; None: the square root of I groups.
+        of each tool [I]; None: the square root of I groups. Probabilities have no rows: for them
+        only the group of each tool can be given.
       cascade: for slates, whether positions below the used tool have no effect.
       alpha: probability that an interval fails, in (0, 1).
+      scale: lowest and highest possible reward, as (1, 5) for stars or (-1, 0) for costs; the
+        estimators see rewards of 0 to 1, and estimates and bounds are mapped back.
 
     Raises:
-      ValueError: if the log has no support for the policy or no propensities, or the policy has no
-        probabilities.
+      ValueError: if the log has no support for the policy or no propensities, the policy has no
+        probabilities, or a field of the log is out of its range, as a reward that is not on the
+        scale.
     """
     require("alpha", alpha, "in (0, 1)", lambda x: 0 < x < 1)
+    log, groups = checked(log, scale), as_number(groups)
     if logging is not None and log.probabilities is None:
         log = with_probabilities(log, logging)
-    name, of_tool = "the policy", groups if isinstance(groups, np.ndarray) else None
-    if isinstance(policy, np.ndarray):
-        policy = policy[~np.isnan(log.reward)]
+    name, found_policy, of_tool = "the policy", policy_of(log, policy), None
+    by_number = groups is None or isinstance(groups, int)
+    if not isinstance(found_policy, Snapshot):
+        if isinstance(groups, int):
+            raise ValueError(
+                f"groups={groups} needs the rows of a learner: for probabilities give the group of "
+                "each tool [I]"
+            )
+        items = found_policy.shape[1]
+        found_policy = found_policy[~np.isnan(log.reward)]
     else:
-        policy = snapshot(log, policy)
-        name = policy.learner.name
-        if not isinstance(groups, np.ndarray) and log.probabilities is not None:
-            of_tool = groups_of_rows(np.asarray(policy.state.theta), groups)
+        name, items = found_policy.learner.name, len(found_policy.state.theta)
+        if by_number and log.probabilities is not None:
+            of_tool = groups_of_rows(np.asarray(found_policy.state.theta), groups)
+    if not by_number:
+        of_tool = _groups(groups, items)
     log = answered_rounds(log)
-    aim = target(log, policy)
+    aim = target(log, found_policy)
     found = evaluate(log, aim, name=name, groups=of_tool, cascade=cascade, alpha=alpha)
+    found = on_scale(found, range_of(scale))
     if found.few:
         warnings.warn(
             f"{name}: {found.effective:.0f} effective rounds of {found.rounds:,} are too few for a "
@@ -165,6 +184,38 @@ def off_policy(
             stacklevel=2,
         )
     return found
+
+
+def _groups(groups: Any, items: int) -> Int[np.ndarray, " I"]:
+    """Check the group of each tool."""
+    found = whole_numbers("groups [I]", groups, 1)
+    if len(found) != items or found.min() < 0:
+        raise ValueError(
+            f"groups must be the group of each of {items} tools, from 0, got {len(found)} groups "
+            f"from {found.min(initial=0)}"
+        )
+    return found
+
+
+def on_scale(found: OffPolicy, scale: tuple[float, float]) -> OffPolicy:
+    """Map values of rewards in [0, 1] back to the scale of the log.
+
+    Args:
+      found: values of mapped rewards.
+      scale: lowest and highest possible reward.
+    """
+    low, high = scale
+
+    def back(x):
+        return low + (high - low) * x
+
+    def of(value: Value) -> Value:
+        line = value.sequence
+        line = None if line is None else line._replace(low=back(line.low), high=back(line.high))
+        return Value(back(value.estimate), back(value.low), back(value.high), value.interval, line)
+
+    values = {name: of(value) for name, value in found.values.items()}
+    return replace(found, logged=back(found.logged), values=values)
 
 
 def answered_rounds(log: Log) -> Log:
@@ -394,8 +445,10 @@ def groups_of_rows(theta: Float[np.ndarray, "I d"], k: int | None = None) -> Int
       Group of each tool [I], numbered from 0.
 
     Raises:
-      ValueError: if k is out of its range.
+      ValueError: if k is out of its range, or a row is not finite.
     """
+    theta = real_numbers("theta [I, d]", theta, 2)
+    require("theta", theta, "finite", lambda x: np.isfinite(x).all())
     items = len(theta)
     count = round(items**0.5) if k is None else k
     require("groups", count, f"in 1 .. {items}", lambda n: 1 <= n <= items)

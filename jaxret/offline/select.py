@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
-from jaxret.offline.off_policy import OffPolicy, Value, answered_rounds, evaluate
+from jaxret.offline.checked import SCALE, checked, range_of
+from jaxret.offline.off_policy import OffPolicy, Value, answered_rounds, evaluate, on_scale
 from jaxret.offline.snapshots import Snapshot, target, warm_start, with_probabilities
 from jaxret.runtime.validate import require, require_different
 
@@ -57,6 +58,7 @@ def select(
     *,
     logging: Learner | Snapshot | None = None,
     alpha: float = 0.05,
+    scale: tuple[float, float] = SCALE,
 ) -> Selection:
     """Train learners on the first half of a log and select the one with the largest value.
 
@@ -71,11 +73,18 @@ def select(
         no interval.
       alpha: probability that any learner's interval fails, divided equally among the learners
         (Bonferroni).
+      scale: lowest and highest possible reward of the log; learners see rewards of 0 to 1, and
+        values are mapped back.
 
     Raises:
       ValueError: if the log has fewer than 4 rounds or no support for a policy, a learner is an
-        oracle or has no probabilities, or two names are equal.
+        oracle or has no probabilities, two names are equal, or a field of the log is out of its
+        range, as a reward that is not on the scale.
     """
+    require("alpha", alpha, "in (0, 1)", lambda x: 0 < x < 1)
+    log = checked(log, scale)
+    if isinstance(learners, Learner | Snapshot):
+        raise ValueError("learners must be a list of learners, got one: off_policy evaluates one")
     require("learners", learners, "one or more", len)
     require("the rounds of the log", log.rounds, ">= 4", lambda n: n >= 4)
     names = [(x.learner if isinstance(x, Snapshot) else x).name for x in learners]
@@ -88,7 +97,8 @@ def select(
     for name, learner in zip(names, learners, strict=True):
         snapshots[name] = warm_start(first, learner)
         aim = target(second, snapshots[name])
-        values[name] = evaluate(second, aim, name=name, alpha=alpha / len(names))
+        found = evaluate(second, aim, name=name, alpha=alpha / len(names))
+        values[name] = on_scale(found, range_of(scale))
     by = "DR" if log.slate.shape[1] == 1 else "SNIPS"
     if few := [name for name in names if values[name].few]:
         warnings.warn(

@@ -12,7 +12,7 @@ A policy must not have learned from the rounds on which it is evaluated.
 Letters: I items, d width, T rounds, n rounds processed together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from jaxret.learners.learner import (
@@ -31,7 +32,8 @@ from jaxret.learners.learner import (
 )
 from jaxret.learners.rank_one import rule_of
 from jaxret.logs import Log, take
-from jaxret.runtime.validate import require
+from jaxret.offline.checked import SCALE, checked, require_items, require_probabilities
+from jaxret.runtime.validate import real_numbers, require
 from jaxret.types import Choice, Feedback, State
 
 BATCH = 256  # queries or rounds of one program call
@@ -50,7 +52,7 @@ class Snapshot(NamedTuple):
     state: State
 
 
-PolicyLike: TypeAlias = Learner | Snapshot | Float[np.ndarray, "T I"]
+PolicyLike: TypeAlias = Learner | Snapshot | ArrayLike | Sequence[Sequence[float]]
 
 
 class Target(NamedTuple):
@@ -69,10 +71,17 @@ def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
       learner: a learner, or a snapshot, which is returned unchanged.
 
     Raises:
-      ValueError: if the log has no rows for the learner.
+      ValueError: if the log has no rows for the learner or the rows of other tools, or this is no
+        learner.
     """
     if isinstance(learner, Snapshot):
+        require_items(log, f"the snapshot of {learner.learner.name!r}", len(learner.state.theta))
         return learner
+    if not isinstance(learner, Learner):
+        raise ValueError(
+            f"a learner or Snapshot(run.learner, run.state(0)) is needed, got "
+            f"{type(learner).__name__}"
+        )
     if log.theta is None:
         raise ValueError(
             f"learner {learner.name!r} has no rows to begin from: read the log with its task, or "
@@ -82,27 +91,50 @@ def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
     return Snapshot(learner, learner.init(jnp.asarray(log.theta), available))
 
 
+def policy_of(log: Log, policy: PolicyLike) -> Snapshot | Float[np.ndarray, "T I"]:
+    """Return a policy as a snapshot or as an array of probabilities.
+
+    Args:
+      log: checked log.
+      policy: a snapshot, a learner in its first state, or probabilities [T, I] as an array of NumPy
+        or JAX or as lists.
+
+    Returns:
+      a snapshot, or the probabilities [T, I].
+
+    Raises:
+      ValueError: if it is none of these, or does not fit the rounds and tools of the log.
+    """
+    if isinstance(policy, Learner | Snapshot):
+        return snapshot(log, policy)
+    try:
+        rows = real_numbers("the probabilities [T, I]", policy, 2)
+    except ValueError as error:
+        raise ValueError(
+            "policy must be a learner, Snapshot(run.learner, run.state(0)) or probabilities "
+            f"[{log.rounds}, I], got {type(policy).__name__}: {error}"
+        ) from error
+    allowed = f"[{log.rounds}, I]"
+    require("the probabilities' shape", rows.shape, allowed, lambda x: x[0] == log.rounds)
+    require_items(log, "the policy", rows.shape[1])
+    return rows
+
+
 def target(log: Log, policy: PolicyLike) -> Target:
     """Convert a policy to functions of the rounds of a log.
 
     Args:
       log: log with the queries.
-      policy: a snapshot, a learner in its first state, or probabilities [T, I].
+      policy: a snapshot, a learner in its first state, or probabilities [T, I] (`policy_of`).
 
     Raises:
       ValueError: if a learner has no probabilities, or the rows of an array are not probabilities.
     """
-    if isinstance(policy, np.ndarray):
-        rows = np.asarray(policy, np.float64)
-        allowed = f"[{log.rounds}, I]"
-        require("the probabilities' shape", rows.shape, allowed, lambda x: x[0] == log.rounds)
-        wrong = ~((rows >= 0).all(axis=1) & (abs(rows.sum(axis=1) - 1) < 1e-4))
-        if wrong.any():
-            raise ValueError(
-                f"the probabilities of round {wrong.argmax()} are negative or do not sum to 1"
-            )
-        return Target(probabilities=lambda part: rows[part], scores=None)
-    learner, state = snapshot(log, policy)
+    found = policy_of(log, policy)
+    if not isinstance(found, Snapshot):
+        require_probabilities("the probabilities", found, log, close=1e-4)
+        return Target(lambda part: found[part].astype(np.float64), scores=None)
+    learner, state = found
     functions: tuple[Any, Any] = first_probabilities(learner), learner.scores
     queries = queries_of(log, learner)
     probabilities = _in_batches(_each(functions[0]), state, queries)
@@ -180,7 +212,9 @@ def _in_batches(
     return of
 
 
-def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
+def warm_start(
+    log: Log, learner: Learner | Snapshot, *, scale: tuple[float, float] = SCALE
+) -> Snapshot:
     """Update a learner with every answered round of a log, in the order of the log.
 
     The tools of the log were chosen by another learner. Updates that divide by the propensity or
@@ -191,13 +225,16 @@ def warm_start(log: Log, learner: Learner | Snapshot) -> Snapshot:
       log: log with the rounds.
       learner: a learner, which starts at the rows of the log's task; or a snapshot, which continues
         from its state.
+      scale: lowest and highest possible reward of the log; the learner sees rewards of 0 to 1.
 
     Returns:
       The learner in its state after the log.
 
     Raises:
-      ValueError: if the learner is an oracle, or needs propensities that the log lacks.
+      ValueError: if the learner is an oracle, or needs propensities that the log lacks, or a field
+        of the log is out of its range, as a reward that is not on the scale.
     """
+    log = checked(log, scale)
     start = snapshot(log, learner)
     if start.learner.facts.oracle:
         raise ValueError(f"learner {start.learner.name!r} is an oracle: a log has no labels for it")
@@ -232,6 +269,8 @@ def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
       ValueError: if the log has slates or answers out of order, or the probabilities differ from
         the log's, because another learner wrote the log or the learner started in another state.
     """
+    log = checked(log)
+    require("the rounds of the log", log.rounds, ">= 1", lambda n: n >= 1)
     start = snapshot(log, served)
     name = start.learner.name
     probabilities: Any = first_probabilities(start.learner)

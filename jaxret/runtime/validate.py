@@ -161,6 +161,85 @@ def _aligned(shape: tuple[int, ...]) -> np.ndarray:
     return room[first : first + size].view(np.float32).reshape(shape)
 
 
+def real_numbers(name: str, values: Any, axes: int) -> np.ndarray:
+    """Convert lists, JAX arrays and arrays of integers or bits to an array of floats.
+
+    Args:
+      name: name of the values, for the message.
+      values: numbers, as many axes deep as ``axes``; None counts as NaN.
+      axes: required number of axes.
+
+    Returns:
+      an array of floats; float64 unless ``values`` has floats of its own.
+
+    Raises:
+      ValueError: if these are not real numbers, or have another number of axes.
+    """
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind in "USMmc":
+            raise TypeError(f"got the dtype {found.dtype}")
+        if not np.issubdtype(found.dtype, np.floating):
+            found = found.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be real numbers: {error}") from error
+    return _of_axes(name, found, axes)
+
+
+def finite_numbers(name: str, values: Any) -> Float[np.ndarray, " n"]:
+    """Convert one or more numbers in a row to float64.
+
+    Args:
+      name: name of the values, for the message.
+      values: finite numbers [n].
+
+    Returns:
+      the numbers [n], float64.
+
+    Raises:
+      ValueError: if there is none, or one is not finite.
+    """
+    found = real_numbers(name, values, 1).astype(np.float64, copy=False)
+    require(f"the number of {name}", found.size, ">= 1", lambda n: n >= 1)
+    if (wrong := ~np.isfinite(found)).any():
+        raise ValueError(f"{name} must be finite, got {found[wrong][0]} at {wrong.argmax()}")
+    return found
+
+
+def whole_numbers(name: str, values: Any, axes: int) -> Int[np.ndarray, "..."]:
+    """Convert lists, JAX arrays and floats without a fraction to an array of integers.
+
+    Args:
+      name: name of the values, for the message.
+      values: whole numbers, as many axes deep as ``axes``.
+      axes: required number of axes.
+
+    Returns:
+      an array of that many axes [...], int64.
+
+    Raises:
+      ValueError: if these are not whole numbers (bits are a mask), or have another number of axes.
+    """
+    try:
+        found = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be whole numbers: {error}") from error
+    if found.dtype == bool:
+        raise ValueError(f"{name} must be whole numbers, got bits: give positions, not a mask")
+    if not np.issubdtype(found.dtype, np.integer):
+        found = real_numbers(name, found, axes)
+        wrong = ~np.isfinite(found) | (found != np.floor(found))
+        if wrong.any():
+            raise ValueError(f"{name} must be whole numbers, got {found[wrong][0]:g}")
+    return _of_axes(name, found, axes).astype(np.int64)
+
+
+def _of_axes(name: str, found: np.ndarray, axes: int) -> np.ndarray:
+    if found.ndim != axes:
+        raise ValueError(f"{name} must have {axes} axes, got the shape {list(found.shape)}")
+    return found
+
+
 def label_rows(
     labels: ArrayLike | Sequence[int] | Sequence[Sequence[int]],
 ) -> Int[np.ndarray, "N L"]:

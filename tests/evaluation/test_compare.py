@@ -163,3 +163,27 @@ def test_unpaired_runs_and_bad_arguments_are_refused(runs):
         jr.compare_all([frozen], against=frozen)
     with pytest.raises(ValueError, match=r"accuracy while learning needs two runs; rank queries"):
         jr.compare(greedy, inner_product("dense", test.theta))
+
+
+@pytest.mark.parametrize(
+    ("values", "groups", "message"),
+    [
+        ([[0.5, 1.0]], [0], r"groups must be \[2\], the question of each query, got \[1\]"),
+        ([0.5, 1.0], [0, 1], r"values \[S, N\] must have 2 axes, got the shape \[2\]"),
+        ([[0.5, np.inf]], [0, 1], "values must be finite numbers, or NaN where missing"),
+        ([[np.nan, np.nan]], [0, 1], "values must be finite .* and not all missing"),
+        ([["a", "b"]], [0, 1], "must be real numbers: got the dtype <U1"),
+    ],
+)
+def test_differences_that_cannot_be_tested_are_refused(values, groups, message):
+    with pytest.raises(ValueError, match=message):
+        compare.compare_paired(values, groups, name="a", other="b")
+
+
+def test_differences_and_groups_may_be_lists():
+    values = np.random.default_rng(0).normal(size=(2, 30))
+    found, want = (
+        compare.compare_paired(x, y, name="a", other="b", resamples=100)
+        for x, y in ((values.tolist(), [*range(30)]), (values, np.arange(30)))
+    )
+    assert found == want

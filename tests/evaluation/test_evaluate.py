@@ -199,3 +199,32 @@ def test_among_equal_scores_the_earlier_tool_is_shown_and_ranked_first(task):
     np.testing.assert_array_equal(run.embeddings(0).rank(twins.queries, 1)[:, 0], best)
     right = best == twins.labels[:, 0]
     assert jr.evaluate(run, twins, ["accuracy"])["accuracy"].mean == pytest.approx(right.mean())
+
+
+def test_the_items_of_a_ranking_may_be_lists(task):
+    lists = full_lists(task, task.theta)
+    want = jr.evaluate(lists, task)["ndcg@10"].mean
+    assert jr.evaluate(Ranking(lists.tolist(), None), task)["ndcg@10"].mean == want
+
+
+def test_arrays_that_would_be_misread_are_refused(task):
+    lists = full_lists(task, task.theta)
+    mask = np.zeros((60, 12), bool)
+    cases = [
+        ({"ranked": mask}, "ndarray does not rank: give a run, embeddings, rows of floats"),
+        ({"ranked": [["mail"] * 10] * 60}, "list does not rank"),
+        ({"ranked": [[True], [True, False]]}, "list does not rank"),
+        ({"ranked": Ranking(lists + 0.5, None)}, "items of a ranking must be whole numbers, got f"),
+        ({"part": np.arange(60)}, "part must be a mask of True and False, got positions"),
+        ({"part": np.r_[np.ones(59), np.nan]}, "part must be a mask of True and False"),
+        ({"by": [1.0] * 59 + [np.nan]}, "by must be a group per query, got NaN for query 59"),
+        ({"metrics": ()}, "metrics must be a list of one or more names"),
+    ]
+    for arguments, message in cases:
+        given = {"ranked": lists, "task": task} | arguments
+        with pytest.raises(ValueError, match=message) as refused:
+            jr.evaluate(**given)
+        assert "\n" not in str(refused.value)
+    for wrong in ([], [[0.5, 1.0]], ["a"]):
+        with pytest.raises(ValueError, match=r"number of seeds|values \[S\] must"):
+            jr.Estimate.of(wrong)

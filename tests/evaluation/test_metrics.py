@@ -158,3 +158,31 @@ def test_cuts_beyond_a_list_and_lists_without_queries_are_refused():
         evaluate_ranking(np.array([[0, 1]]), np.array([[0]]), (1, 3, 0))
     with pytest.raises(ValueError, match="there are 1 rankings and labels of 2 queries"):
         evaluate_ranking(np.array([[0, 1]]), np.array([[0], [1]]), (1,))
+
+
+def test_lists_are_evaluated_as_arrays_are():
+    theta, queries, labels = [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.5], [0.0, 1.0]], [[1], [1]]
+    assert evaluate(theta, queries, labels)["accuracy"].tolist() == [0, 1]
+    assert evaluate_ranking([[0, 1], [1, 0]], labels, (1,))["recall@1"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: evaluate(np.eye(2), np.eye(3), [[0]] * 3), r"must be \[I, d\] and \[N, d\], got"),
+        (lambda: evaluate(np.eye(2), np.eye(2), [[0], [2]]), "be rows of theta, below 2, got 2"),
+        (lambda: evaluate(np.eye(2), np.eye(2), [[0]]), "there are 2 queries and labels of 1"),
+        (lambda: evaluate(np.eye(2), np.eye(2), [0, 1]), r"labels must have 2 axes, .* \[2\]"),
+        (lambda: evaluate(np.eye(2), np.eye(2), [[0.5], [1]]), "labels must be whole numbers, got"),
+        (lambda: evaluate_ranking([[0.5, 1]], [[0]], (1,)), "items must be whole numbers, got 0.5"),
+        (
+            lambda: evaluate_ranking([["a"]], [[0]], (1,)),
+            "items must be real numbers: got the dtype",
+        ),
+        (lambda: evaluate_ranking([[True]], [[0]], (1,)), "items must be whole numbers, got bits"),
+    ],
+)
+def test_rankings_and_labels_that_do_not_fit_are_refused(make, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        make()
+    assert "\n" not in str(refused.value)

@@ -64,3 +64,39 @@ def test_kappa_is_agreement_beyond_chance():
         assert cohens_kappa(a, b) == pytest.approx(metrics.cohen_kappa_score(a, b))
     assert cohens_kappa(one, one) == 1
     assert cohens_kappa(np.ones(3, bool), np.ones(3, bool)) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: per_tool([0.5, np.nan], [0, 1]), r"values \[N\] must be finite, got nan at 1"),
+        (lambda: per_tool([], []), r"the number of values \[N\] must be >= 1, got 0"),
+        (lambda: per_tool([0.5, 1], [0]), r"the shape of tools must be \(2,\), got \(1,\)"),
+        (lambda: per_tool(["a"], [0]), "must be real numbers: got the dtype <U1"),
+        (lambda: sign_flips([np.inf]), "must be finite, got inf at 0"),
+        (lambda: sign_flips([]), r"the number of values \[C\] must be >= 1, got 0"),
+        (lambda: sign_flips([1.0], draws=0), "draws must be >= 1, got 0"),
+        (lambda: holm([5.0, 1.0]), r"p-values must be in \[0, 1\], got \[5. 1.\]"),
+        (lambda: holm([0.5, np.nan]), r"p-values must be in \[0, 1\]"),
+        (lambda: area_under_roc([0.5, 1.0], [True]), r"the shape of scores must be \(1,\), got"),
+        (lambda: area_under_roc([0.5, np.nan], [1, 0]), "scores must be numbers, got"),
+        (lambda: area_under_roc([0.5, 1.0], ["yes", "no"]), "right must be True or False, got"),
+        (lambda: cohens_kappa([1, 2], [1, 0]), "verdicts must be True or False, got the dtype int"),
+        (lambda: cohens_kappa([1, 0], [1]), r"the shape of verdicts must be \(2,\), got \(1,\)"),
+        (lambda: cohens_kappa([], []), "the number of verdicts must be >= 1, got 0"),
+    ],
+)
+def test_values_without_a_meaning_are_refused(make, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        make()
+    assert "\n" not in str(refused.value)
+
+
+def test_lists_and_bits_as_numbers_are_read():
+    """Integers would be negated bit by bit and select other items."""
+    scores, right = [0.9, 0.1, 0.8, 0.3], [1, 0, 0, 1]
+    assert area_under_roc(scores, right) == 0.75
+    assert area_under_roc(np.array(scores), np.array(right)) == 0.75
+    assert cohens_kappa([1, 1, 0, 0], [True, True, False, True]) == pytest.approx(0.5)
+    np.testing.assert_array_equal(per_tool([1, 0], ["b", "a"]), [0, 1])
+    assert sign_flips([1, 1, 1, 1], draws=99) == sign_flips(np.ones(4), draws=99)

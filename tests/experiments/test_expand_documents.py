@@ -230,6 +230,7 @@ def test_wrong_settings_are_refused_before_anything_is_asked(folder):
         for override, message in wrong.items():
             with pytest.raises(ValueError, match=message):
                 expand_documents.main(configure(folder, server, override, "again=true"))
+            assert not (folder / "run").exists(), override
     assert server.requests == []
 
 

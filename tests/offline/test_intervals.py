@@ -75,7 +75,8 @@ def test_lower_bounds_fail_with_at_most_alpha_at_all_times_together(p, high, low
 
     assert often < failing(max(0.0, -low)) <= 0.8
     if low < 0:
-        assert failing(0.0) > 0.8  # negative terms need the right minimum
+        with pytest.raises(ValueError, match="terms must be >= -0, got -6"):
+            failing(0.0)  # the bounds would fail more often than alpha
 
 
 def test_the_variance_is_that_about_what_was_known_before():
@@ -146,3 +147,35 @@ def test_the_bootstrap_of_a_ratio_resamples_numerator_and_denominator_together()
     low, high = intervals.bootstrap(w, alpha=0.1)
     assert high - low > 0.2
     assert intervals.bootstrap(0 * w, 0 * w, alpha=0.1) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: intervals.lower_bounds([0.5, np.nan], [2], alpha=0.1), "finite, got nan at 1"),
+        (lambda: intervals.lower_bounds([0.5, -0.1], [2], alpha=0.1), "be >= -0, got -0.1 at 1"),
+        (lambda: intervals.lower_bounds([0.5, -3], [2], alpha=0.1, least=2), ">= -2, got -3 at 1"),
+        (lambda: intervals.lower_bounds([], [1], alpha=0.1), r"number of terms .* >= 1, got 0"),
+        (lambda: intervals.lower_bounds([0.5], [2], alpha=0.1), r"rounds in 1 .. 1, got \[2\]"),
+        (
+            lambda: intervals.lower_bounds([0.5], [0.5], alpha=0.1),
+            "times .* whole numbers, got 0.5",
+        ),
+        (lambda: intervals.lower_bounds([0.5], [1], alpha=5), r"alpha must be in \(0, 1\), got 5"),
+        (lambda: intervals.lower_bounds([0.5], [1], alpha=0.1, least=-1), "least must be >= 0"),
+        (lambda: intervals.bootstrap([0.5, np.inf], alpha=0.1), "finite, got inf at 1"),
+        (lambda: intervals.bootstrap([0.5, 1], [1.0], alpha=0.1), "denominator's terms must be 2"),
+        (lambda: intervals.bootstrap([0.5, 1], alpha=95), r"alpha must be in \(0, 1\), got 95"),
+    ],
+)
+def test_terms_that_break_the_conditions_of_an_interval_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_terms_and_times_may_be_lists():
+    terms = np.random.default_rng(0).random(50)
+    want = intervals.lower_bounds(terms, np.array([10, 50]), alpha=0.1)
+    found = intervals.lower_bounds(terms.tolist(), [10, 50], alpha=0.1)
+    np.testing.assert_array_equal(found, want)
+    assert intervals.bootstrap(terms.tolist(), alpha=0.1) == intervals.bootstrap(terms, alpha=0.1)

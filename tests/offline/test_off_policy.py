@@ -1,9 +1,14 @@
 """Off-policy evaluation from a log to values: estimates, intervals and refusals."""
 
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxret as jr
+from jaxret.logs import take
 from jaxret.offline.off_policy import FEW, groups_of_rows
 from tests.offline.conftest import logged, make_log
 from tests.problems import make_task
@@ -208,3 +213,171 @@ def test_the_number_of_groups_is_at_most_that_of_distinct_rows():
     for wrong in (0, 50):
         with pytest.raises(ValueError, match=rf"groups must be in 1 .. 49, got {wrong}"):
             groups_of_rows(rows, wrong)
+
+
+ITEMS, BITS = np.array([0, 1, 2, 3] * 120), np.array([1.0, 0.0, 1.0, 1.0, 0.0, 0.0] * 80)
+UNIFORM = np.full((480, 4), 0.25)
+SKEWED = np.tile([0.1, 0.2, 0.3, 0.4], (480, 1))
+BY_HAND = make_log(ITEMS, BITS, np.full(480, 0.25), probabilities=UNIFORM)
+
+
+def same(one, other):
+    assert [*one.values] == [*other.values]
+    for name, value in one.values.items():
+        np.testing.assert_allclose(value[:3], other[name][:3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("convert", [np.ndarray.tolist, jnp.asarray], ids=["lists", "JAX arrays"])
+def test_fields_policies_and_groups_may_be_lists_and_jax_arrays(convert):
+    log = jax.tree.map(convert, BY_HAND)
+    groups = np.array([0, 0, 1, 1])
+    want = jr.off_policy(BY_HAND, SKEWED, groups=groups)
+    assert "MIPS, 2 groups" in want.values
+    same(jr.off_policy(log, convert(SKEWED), groups=convert(groups)), want)
+    same(jr.off_policy(BY_HAND._replace(item=1.0 * ITEMS, reward=BITS > 0), SKEWED), _without(want))
+    silent = [None if t % 5 == 0 else bit for t, bit in enumerate(BITS.tolist())]
+    with pytest.warns(UserWarning, match="96 of 480 rounds were not answered"):
+        assert jr.off_policy(log._replace(reward=silent), convert(SKEWED)).rounds == 384
+
+
+def _without(found):
+    values = {name: value for name, value in found.values.items() if "MIPS" not in name}
+    return replace(found, values=values)
+
+
+def test_other_ranges_of_rewards_are_mapped_and_values_are_mapped_back():
+    want = jr.off_policy(BY_HAND, SKEWED, groups=[0, 0, 1, 1])
+    for low, high in ((1, 5), (-1, 0), (0.0, 100.0)):
+        mapped = BY_HAND._replace(reward=low + (high - low) * BITS)
+        found = jr.off_policy(mapped, SKEWED, groups=[0, 0, 1, 1], scale=(low, high))
+        assert found.logged == pytest.approx(mapped.reward.mean())
+        assert (found.rounds, found.mean_weight) == (want.rounds, want.mean_weight)
+        for name, value in want.values.items():
+            got = found[name]
+            expected = low + (high - low) * np.array(value[:3])
+            np.testing.assert_allclose(got[:3], expected, rtol=1e-9, atol=1e-9)
+            assert got.interval == value.interval
+            if value.sequence is not None:
+                assert got.sequence.low[-1] == got.low
+                expected = low + (high - low) * value.sequence.high
+                np.testing.assert_allclose(got.sequence.high, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_stars_are_valued_within_their_interval():
+    """Take the rewards and the truth of a log of 2,000 uniform rounds: 4.5 stars of 5."""
+    rng = np.random.default_rng(0)
+    item = rng.integers(5, size=2_000)
+    reward = 5.0 * (rng.random(2_000) < np.linspace(0.1, 0.9, 5)[item])
+    log = make_log(item, reward, np.full(2_000, 0.2))
+    found = jr.off_policy(log, np.eye(5)[np.full(2_000, 4)], scale=(0, 5))["IPS"]
+    assert found.low < 4.5 < found.high < found.low + 1
+    assert found.estimate == pytest.approx(4.5, abs=0.3)
+
+
+def changed(row, value, *, of=BITS):
+    """Return a copy in which one round has another value."""
+    found = np.array(of, np.result_type(of, type(value)))
+    found[row] = value
+    return found
+
+
+TWO = {
+    "slate": np.stack([ITEMS, (ITEMS + 1) % 4], axis=1),
+    "by_position": np.full((480, 2), 0.25),
+    "probabilities": None,
+}
+REFUSED = [
+    (
+        {"reward": 5 * BITS},
+        r"reward of round 0 must be in \[0, 1\], got 5 \(240 such rounds\): give",
+    ),
+    ({"reward": -BITS}, r"reward of round 0 must be in \[0, 1\], got -1 .* scale=\(low, high\)"),
+    ({"reward": changed(7, np.inf)}, r"reward of round 7 must be in \[0, 1\], got inf \(1 such"),
+    ({"reward": ["yes"] * 480}, r"the log's reward \[T\] must be real numbers: got the dtype <U3"),
+    (
+        {"reward": BITS[:, None]},
+        r"the log's reward \[T\] must have 1 axes, got the shape \[480, 1\]",
+    ),
+    ({"by_position": np.full((480, 1), 25.0)}, "by_position of round 0 must be .*percent"),
+    ({"by_position": np.full((480, 1), -0.25)}, r"by_position of round 0 .* got -0.25 \(480"),
+    ({"by_position": np.full((480, 1), np.nan)}, "the log lacks the probability of position 1"),
+    ({"by_position": np.full(480, 0.25)}, r"by_position \[T, k\] must have 2 axes"),
+    ({"by_position": np.full((480, 2), 0.25)}, r"must have the shape of its slate, \[480, 1\]"),
+    ({"by_position": np.full((480, 1), 0.5)}, "0.5 in by_position and 0.25 in probabilities"),
+    ({"propensity": np.full(480, 25.0)}, "propensity of round 0 .* give a fraction, not percent"),
+    ({"item": (ITEMS + 1) % 4}, r"round 0 used item 1, which is not on its slate \[0\] \(480 such"),
+    ({"item": ITEMS + 0.5}, r"item \[T\] must be whole numbers, got 0.5"),
+    ({"item": ITEMS[:9]}, "item has 9 rounds and its reward 480: give each field one row per"),
+    ({"item": ITEMS > 1}, "item .* must be whole numbers, got bits: give positions, not a mask"),
+    ({"item": [[0], [1, 2]]}, r"item \[T\] must be whole numbers: "),
+    ({"slate": ITEMS}, r"slate \[T, k\] must have 2 axes, got the shape \[480\]"),
+    ({"slate": ITEMS[:, None] + 4, "item": ITEMS + 4}, r"slate of round 0 must be of tools 0 .. 3"),
+    ({"slate": ITEMS[:, None] - 2}, "slate of round 0 must be of rows of the catalogue.* got -2"),
+    (TWO | {"slate": np.tile(ITEMS[:, None], (1, 2))}, r"shows an item twice: \[0, 0\]"),
+    (
+        {"query": changed((3, 0), np.nan, of=BY_HAND.query)},
+        "query of round 3 must be finite, got n",
+    ),
+    ({"query": ["a"] * 480}, r"query \[T, d\] must be real numbers"),
+    ({"round": np.arange(480) / 7}, r"round \[T\] must be whole numbers, got 0.14"),
+    ({"version": [None] * 480}, r"version \[T\] must be whole numbers, got nan"),
+    ({"theta": np.ones((4, 3))}, "query has 1 numbers and its theta 3: encode both with one"),
+    ({"theta": changed((2, 0), np.nan, of=np.ones((4, 1)))}, "row 2 of the log's theta is not fin"),
+    ({"available": [0.5] * 4}, r"available must be a mask \[I\] of True and False"),
+    ({"available": [True] * 3}, "slate of round 3 must be of tools 0 .. 2, -1 pads, got 3"),
+    ({"probabilities": 100 * UNIFORM}, "probabilities of round 0 .* the sum 100 .* not percent"),
+    ({"probabilities": UNIFORM[:9]}, r"probabilities must be \[480, 4\], one per round and tool"),
+    (
+        {"prior": jr.types.Prior(ITEMS, BITS)},
+        r"prior must be \[480, K\], a row per round, got \[480",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSED)
+def test_fields_of_a_log_that_would_give_a_wrong_value_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        jr.off_policy(BY_HAND._replace(**fields), SKEWED)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"log": "log.jsonl"}, r"log must be a Log, as load_log\(path, task\) returns, got str"),
+        ({"policy": "greedy"}, r"policy must be a learner, Snapshot\(.* \[480, I\], got str"),
+        ({"policy": SKEWED[0]}, r"must be a learner.*must have 2 axes, got the shape \[4\]"),
+        ({"policy": SKEWED[:9]}, r"probabilities' shape must be \[480, I\], got \(9, 4\)"),
+        ({"policy": 100 * SKEWED}, "of round 0 .* the sum 100 .480 such rounds.; give fractions"),
+        ({"policy": UNIFORM[:, :3] * 4 / 3}, "the policy has 3 tools and the log 4: they must be"),
+        (
+            {"policy": UNIFORM[:, :3] * 4 / 3, "log": BY_HAND._replace(probabilities=None)},
+            "the policy has 3 tools, and the log shows tool 3",
+        ),
+        (
+            {"policy": jr.Snapshot(jr.frozen(), jr.frozen().init(np.ones((5, 1))))},
+            "the snapshot of 'frozen' has 5 tools and the log 4",
+        ),
+        (
+            {"logging": "greedy", "log": BY_HAND._replace(probabilities=None)},
+            r"a learner or Snapshot\(run.learner, run.state\(0\)\) is needed, got str",
+        ),
+        ({"groups": [0, 1]}, "groups must be the group of each of 4 tools, from 0, got 2 groups"),
+        ({"groups": [0, 1, -1, 0]}, "groups must be the group .* got 4 groups from -1"),
+        ({"groups": ["a"] * 4}, r"groups \[I\] must be real numbers"),
+        ({"groups": 3}, "groups=3 needs the rows of a learner: for probabilities give the group"),
+        (
+            {"scale": (1, 0)},
+            r"scale must be \(low, high\), two numbers with low < high, got \(1, 0",
+        ),
+        ({"scale": 5}, r"scale must be \(low, high\)"),
+        ({"scale": (0, np.inf)}, "scale must be two finite numbers"),
+        ({"scale": (0.5, 2)}, r"reward of round 1 must be in \[0.5, 2\], got 0 \(240"),
+        ({"log": take(BY_HAND, slice(0, 0)), "policy": SKEWED[:0]}, "answered must be >= 2, got 0"),
+    ],
+)
+def test_arguments_of_off_policy_that_do_not_fit_are_refused(arguments, message):
+    given = {"log": BY_HAND, "policy": SKEWED} | arguments
+    with pytest.raises(ValueError, match=message) as refused:
+        jr.off_policy(given.pop("log"), given.pop("policy"), **given)
+    assert "\n" not in str(refused.value)

@@ -98,3 +98,40 @@ def test_bad_arguments_are_refused_and_few_effective_rounds_give_a_warning(log):
     short = take(log, slice(0, 1_000))
     with pytest.warns(UserWarning, match="too few effective rounds to judge frozen, away: let"):
         jr.select(short, [jr.frozen(), away])
+
+
+def test_rewards_of_another_range_choose_the_same_and_have_values_on_their_scale(log, chosen):
+    stars = log._replace(reward=1 + 4 * log.reward)
+    found = jr.select(stars, LEARNERS, logging=SERVED, scale=(1, 5))
+    assert found.best == chosen.best
+    for name, snapshot in found.snapshots.items():
+        np.testing.assert_allclose(
+            snapshot.state.theta, chosen.snapshots[name].state.theta, atol=1e-6
+        )
+        value, want = found.values[name]["DR"], chosen.values[name]["DR"]
+        np.testing.assert_allclose(value[:3], 1 + 4 * np.array(want[:3]), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "learners", "options", "message"),
+    [
+        ({"reward": 5.0}, LEARNERS, {}, r"reward of round 3 must be in \[0, 1\], got 5 \(1 such"),
+        ({"reward": 5.0}, LEARNERS, {"scale": (0, 4)}, r"must be in \[0, 4\], got 5"),
+        (
+            {"propensity": 50.0},
+            LEARNERS,
+            {},
+            "propensity of round 3 .* give a fraction, not percent",
+        ),
+        ({"item": 99}, LEARNERS, {}, "round 3 used item 99, which is not on its slate"),
+        ({}, LEARNERS, {"alpha": 5}, r"alpha must be in \(0, 1\), got 5"),
+        ({}, LEARNERS[0], {}, "learners must be a list of learners, got one: off_policy evaluates"),
+    ],
+)
+def test_logs_and_arguments_out_of_range_are_refused(log, fields, learners, options, message):
+    for name, value in fields.items():
+        column = getattr(log, name).copy()
+        column[3] = value
+        log = log._replace(**{name: column})
+    with pytest.raises(ValueError, match=message):
+        jr.select(log, learners, **options)

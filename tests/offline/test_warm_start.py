@@ -87,7 +87,8 @@ def test_logs_of_another_learner_or_without_what_it_needs_are_refused(served):
     late = log._replace(version=np.maximum(np.arange(300) - 2, 0))
     with pytest.raises(ValueError, match="did not learn from each round before the next"):
         with_probabilities(late, learner)
-    slates = log._replace(slate=np.tile(log.slate, (1, 2)))
+    both = np.stack([log.item, (log.item + 1) % 12], axis=1)
+    slates = log._replace(slate=both, by_position=np.tile(log.by_position, (1, 2)))
     with pytest.raises(ValueError, match="has slates of 2: probabilities are known for one"):
         with_probabilities(slates, learner)
 
@@ -104,3 +105,43 @@ def test_a_learner_that_served_without_learning_is_not_updated(served):
     log = first._replace(by_position=own[:, None])
     known = with_probabilities(log, jr.Snapshot(learner, state))
     np.testing.assert_allclose(known.probabilities, probabilities, rtol=1e-5)
+
+
+@pytest.mark.parametrize("served", ["drawing"], indirect=True)
+def test_lists_and_jax_arrays_and_other_ranges_of_rewards_teach_the_same(served):
+    learner, _, log = served
+    want = jr.warm_start(log, learner).state.theta
+    for convert in (np.ndarray.tolist, jnp.asarray):
+        found = jr.warm_start(jax.tree.map(convert, log), learner)
+        np.testing.assert_allclose(found.state.theta, want, atol=1e-6)
+    costs = log._replace(reward=log.reward - 1)
+    found = jr.warm_start(costs, learner, scale=(-1, 0))
+    np.testing.assert_allclose(found.state.theta, want, atol=1e-6)
+    empty = jr.warm_start(take(log, slice(0, 0)), learner)
+    assert int(empty.state.t) == 0
+    np.testing.assert_allclose(empty.state.theta, TASK.theta, atol=1e-6)
+
+
+@pytest.mark.parametrize("served", ["drawing"], indirect=True)
+def test_logs_that_would_teach_something_else_are_refused(served):
+    learner, _, log = served
+    small = jr.Snapshot(learner, learner.init(jnp.asarray(TASK.theta[:3])))
+    cases = {
+        r"reward of round \d+ must be in \[0, 1\], got 5": (
+            log._replace(reward=5 * log.reward),
+            learner,
+        ),
+        "propensity of round 0 must be a probability": (
+            log._replace(propensity=100 * log.propensity),
+            learner,
+        ),
+        "which is not on its slate": (log._replace(item=(log.item + 1) % 12), learner),
+        "the snapshot of 'orag' has 3 tools and the log 12": (log, small),
+        "is needed, got str": (log, "greedy"),
+        "log must be a Log": (log.reward, learner),
+    }
+    for message, (wrong, rule) in cases.items():
+        with pytest.raises(ValueError, match=message):
+            jr.warm_start(wrong, rule)
+    with pytest.raises(ValueError, match="the rounds of the log must be >= 1, got 0"):
+        with_probabilities(take(log, slice(0, 0)), learner)

@@ -110,7 +110,10 @@ def test_a_bad_line_is_refused_by_file_and_line(tmp_path, line, message):
 
 def test_missing_queries_and_rising_scores_are_refused_by_id(tmp_path):
     path = written(tmp_path, "q1 Q0 b 1 0.5 x", "q1 Q0 a 2 0.9 x")
-    with pytest.raises(ValueError, match=r"run lacks 2 of 3 queries, as \['q2', 'q3'\]"):
+    options = "missing='zero' counts them as 0, missing='drop' leaves them out"
+    with pytest.raises(
+        ValueError, match=rf"run lacks 2 of 3 queries, as \['q2', 'q3'\]: {options}"
+    ):
         load_run(path, ["q1", "q2", "q3"], ["a", "b"])
     with pytest.raises(ValueError, match="query 'q1' has a score above that of a better rank"):
         load_run(path, ["q1"], ["a", "b"])
@@ -118,9 +121,50 @@ def test_missing_queries_and_rising_scores_are_refused_by_id(tmp_path):
         load_run(tmp_path / "none", ["q1"], ["a"])
 
 
+def test_queries_that_a_run_lacks_count_as_zero_or_are_left_out(tmp_path):
+    path = written(tmp_path, "q3 Q0 b 1 0.5 x", "q1 Q0 a 1 0.9 x", "q1 Q0 b 2 0.8 x")
+    ids, labels = ["q0", "q1", "q2", "q3"], np.array([[0], [0], [1], [0]])
+    lacks = r"run lacks 2 of 4 queries, as \['q0', 'q2'\]: "
+    with pytest.warns(UserWarning, match=f"{lacks}they have empty lists"):
+        zero = load_run(path, ids, ["a", "b"], missing="zero")
+    assert zero.items.tolist() == [[-1, -1], [0, 1], [-1, -1], [1, -1]]
+    np.testing.assert_array_equal(
+        evaluate_ranking(zero.items, labels, (1,))["recall@1"], [0, 1, 0, 0]
+    )
+    with pytest.warns(UserWarning, match=f"{lacks}their rows are left out"):
+        drop = load_run(path, ids, ["a", "b"], missing="drop")
+    rows = zero.items[:, 0] >= 0
+    np.testing.assert_array_equal(drop.items, zero.items[rows])
+    np.testing.assert_array_equal(drop.scores, zero.scores[rows])
+    whole = [load_run(path, ["q1", "q3"], ["a", "b"], missing=x) for x in ("zero", "drop")]
+    np.testing.assert_array_equal(whole[0].items, whole[1].items)  # no warning
+    with pytest.raises(ValueError, match="missing must be one of refuse, zero, drop, got 'skip'"):
+        load_run(path, ids, ["a", "b"], missing="skip")
+    path.write_text("")
+    for missing in ("refuse", "zero", "drop"):
+        with pytest.raises(ValueError, match="run ranks no query: a run file has a line per query"):
+            load_run(path, ids, ["a", "b"], missing=missing)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"query_ids": [1, 2, 3]}, "ids in a run file must be strings that are not empty, got 1"),
+        ({"query_ids": ["q1", "", "q3"]}, "ids in a run file must be strings .* got ''"),
+        ({"tool_ids": "abcdef"}, "ids must be a list of strings, got the single string 'abcdef'"),
+        ({"tag": 3}, "tag must be one word, got 3"),
+        ({"ranking": RANKING._replace(items=ITEMS - 1)}, "-1 pads, got -2"),
+        ({"ranking": RANKING._replace(items=ITEMS + 0.5)}, "be whole numbers, got 4.5"),
+        (
+            {"ranking": RANKING._replace(items=ITEMS[0])},
+            r"\[N, k\] must have 2 axes, got the shape",
+        ),
+        (
+            {"ranking": RANKING._replace(scores=SCORES[:, :2])},
+            r"of the scores must be \(3, 3\), got",
+        ),
+        ({"ranking": RANKING._replace(items=np.minimum(ITEMS, 2))}, "'q1' has an item twice, or a"),
+        ({"ranking": RANKING._replace(scores=-SCORES[:, ::-1])}, "q"),
         ({"query_ids": QUERY_IDS[:2]}, "there are 2 query ids and 3 rankings"),
         ({"tool_ids": TOOL_IDS[:4]}, "item 5 is none of the 4 tool ids"),
         ({"tool_ids": ["c d", *TOOL_IDS[1:]]}, r"\['c%20d'\] occur more than once"),

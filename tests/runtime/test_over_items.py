@@ -100,6 +100,22 @@ def test_no_uniform_number_draws_an_absent_item(split):
     assert (weights[split(draws(ends), weights)] > 0).all()
 
 
+def test_a_sum_that_rounding_raises_at_an_absent_item_does_not_draw_it():
+    """Sums are computed in pairs, so they may grow in the last digit over items of weight 0."""
+    raised = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        weights = jnp.float32(np.where(rng.random(512) < 0.3, rng.random(512), 0.0))
+        sums = np.asarray(jnp.cumsum(weights))
+        before = np.r_[0, np.maximum.accumulate(sums)[:-1]]
+        edges = before[(weights == 0) & (sums > before)] / sums.max()
+        uniform = np.stack([np.nextafter(edges, np.float32(0)), edges]).ravel()
+        drawn = draws(jnp.asarray(uniform))(weights, None)
+        assert (np.asarray(weights)[drawn] > 0).all(), seed
+        raised += len(edges)
+    assert raised >= 10  # such sums occurred
+
+
 def test_on_a_gpu_no_entry_is_compared_with_a_maximum_that_may_be_rounded_otherwise():
     """XLA may compute the entries once for each of two reductions, with different roundings."""
 
