@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxret.data.dataset import Dataset, Document, Empty, Query, Unknown, build
-from jaxret.data.rows import id_of, query_of, text_of
 from jaxret.runtime.files import existing, json_rows, text_lines
+from jaxret.runtime.rows import id_of, query_of, text_of
 
 SUFFIXES = (".tsv", ".txt", ".qrels", ".trec")  # of files of judgements
 

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from jaxret.data.dataset import Dataset, Document, Empty, Query, Unknown, build
 from jaxret.data.jsonl import read_tools
-from jaxret.data.rows import id_of, query_of
 from jaxret.runtime.files import existing, json_rows, read_json
+from jaxret.runtime.rows import id_of, query_of
 
 ANY_SERVES, PLAN = (1, 2), (3, 4)  # what several labels mean, by level
 MISNAMED = "l2_42"  # query whose tool id is not in the registry

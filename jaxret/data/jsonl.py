@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxret.data.dataset import Dataset, Document, Empty, Query, Unknown, build
-from jaxret.data.rows import id_of, labels_of, query_of
 from jaxret.data.templates import query_text
 from jaxret.runtime.files import existing, json_rows
+from jaxret.runtime.rows import id_of, labels_of, query_of
 
 
 def load(

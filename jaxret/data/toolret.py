@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxret.data.dataset import Dataset, Empty, Query, Unknown, build
-from jaxret.data.rows import id_of, query_of
 from jaxret.data.templates import query_text
 from jaxret.runtime.files import existing, json_lines, parquet_rows
+from jaxret.runtime.rows import id_of, query_of
 
 REPOSITORIES = {"queries": "mangopy/ToolRet-Queries", "tools": "mangopy/ToolRet-Tools"}
 

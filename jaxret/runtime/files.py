@@ -1,5 +1,6 @@
 """Reads files with clear errors, and writes files atomically."""
 
+import csv
 import functools
 import hashlib
 import json
@@ -93,6 +94,42 @@ def json_lines(path: Path, *, holds: str, fields: tuple[str, ...]) -> Iterator[d
       fields: keys that every object must have.
     """
     return (row for _, row in json_rows(path, holds=holds, fields=fields))
+
+
+def table_rows(path: Path, *, holds: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield (file and line, cells by column) of a table with a header; empty rows are skipped.
+
+    Columns are separated by tabs in a ``.tsv``, and otherwise by commas, or by semicolons if the
+    header has them and no comma.
+
+    Args:
+      path: ``.csv`` or ``.tsv`` file.
+      holds: expected content, for the error message.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+      ValueError: if the file is not UTF-8, two columns have one name, or a row has more or fewer
+        cells than the header.
+    """
+    lines = list(text_lines(path, holds))
+    head = lines[0] if lines else ""
+    semicolons = ";" in head and "," not in head
+    separator = "\t" if path.suffix.lower() == ".tsv" else ";" if semicolons else ","
+    rows = csv.reader(lines, delimiter=separator, strict=True)
+    line = 1  # the line where a row begins, since quoted cells may have several lines
+    try:
+        header = next(rows, [])
+        if not header or len(set(header)) < len(header):
+            raise ValueError(f"{path}, line 1: expected a header of different names, got {header}")
+        line = rows.line_num + 1
+        for row in rows:
+            if row and len(row) != len(header):
+                raise ValueError(f"{path}, line {line}: expected cells for {header}, got {row}")
+            if any(map(str.strip, row)):
+                yield f"{path}, line {line}", dict(zip(header, row, strict=True))
+            line = rows.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {line}: {error}") from error
 
 
 def parquet_rows(
