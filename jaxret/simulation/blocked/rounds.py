@@ -32,7 +32,7 @@ from jaxret.rules.offsets import dense
 from jaxret.rules.policies import Policy
 from jaxret.runtime.over_items import Axis
 from jaxret.simulation.scan import round_keys
-from jaxret.simulation.trace import measure, reported
+from jaxret.simulation.trace import measure, of_item, reported
 from jaxret.types import Choice, Feedback, Prior, PRNGKey, State, Stream, Trace
 
 
@@ -175,6 +175,7 @@ def run_block(
     axis: Axis,
     *,
     oracle: bool,
+    calibrated: bool,
 ) -> tuple[State, Trace]:
     """Simulate one block.
 
@@ -188,6 +189,7 @@ def run_block(
       tile: b, rounds between two reads of the pending updates; divides B.
       axis: the mesh axis of the items, inside shard_map; else None.
       oracle: whether the learner is given the labels.
+      calibrated: whether logits are logarithms of calibrated probabilities, as those of a mixture.
 
     Returns:
       The state after the block, and its trace [B].
@@ -201,7 +203,14 @@ def run_block(
         play = partial(_play, kernel, oracle, environment, state.available, axis, lines)
         fresh, (logits, choice, reward, success) = lax.scan(play, fresh, (jnp.arange(tile), now))
         info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, now.labels)
-        trace = Trace(**choice._asdict(), reward=reward, success=success, **info._asdict())
+        sure = jax.vmap(lambda z, item: of_item(jnp.exp(z) if calibrated else None, item, axis))
+        trace = Trace(
+            **choice._asdict(),
+            reward=reward,
+            success=success,
+            **info._asdict(),
+            confidence=sure(logits, choice.item),
+        )
         return kernel.close(carry, fresh, first), trace
 
     played = rounds._replace(prior=None, scores=None)
