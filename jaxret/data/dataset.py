@@ -60,6 +60,7 @@ class Dataset:
     steps: tuple[tuple[Step, ...], ...] | None  # N, empty if a query has a single hop
     merged_tools: int  # number of duplicates in the source
     merged_queries: int
+    none_right: bool = False  # whether queries may have no label: no tool is right
 
     def summary(self) -> str:
         """Describe sizes and merged duplicates in one line."""
@@ -75,7 +76,13 @@ class Dataset:
         return f"<{self.summary()}>"
 
 
-def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Query]) -> Dataset:
+def build(
+    name: str,
+    tools: Iterable[tuple[str, Document]],
+    queries: Iterable[Query],
+    *,
+    none_right: bool = False,
+) -> Dataset:
     """Check the tools and queries of a source and merges duplicates.
 
     Tools with equal ids and documents are merged. Queries with equal text, group and steps are
@@ -87,20 +94,22 @@ def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Qu
       name: name of the data set.
       tools: (id, document) pairs, in the order of the rows.
       queries: queries in the order of the source.
+      none_right: whether queries may have no label, which means that no tool is right for them.
 
     Raises:
       ValueError: if there are no tools or no queries, an id has two documents, a query lacks id,
-        text or labels, has a repeated id, or names unknown tools, or only some queries have a
+        text or labels (unless ``none_right``), has a repeated id, or names unknown tools, or only some queries have a
         split.
     """
     documents, merged_tools = _merge_tools(name, tools)
     rows = {tool: row for row, tool in enumerate(documents)}
-    checked = _check_queries(queries, known=rows)
+    checked = _check_queries(queries, known=rows, none_right=none_right)
     if not checked:
         raise ValueError(f"{name} has no queries")
     merged = _merge_queries(checked)
 
-    labels = np.full((len(merged), max(len(query.labels) for query in merged)), -1, np.int32)
+    longest = max(1, *(len(query.labels) for query in merged))
+    labels = np.full((len(merged), longest), -1, np.int32)
     for row, query in enumerate(merged):
         labels[row, : len(query.labels)] = [rows[label] for label in query.labels]
     numbers: dict[Hashable, int] = {}
@@ -125,6 +134,7 @@ def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Qu
         steps=steps if any(steps) else None,
         merged_tools=merged_tools,
         merged_queries=len(checked) - len(merged),
+        none_right=none_right,
     )
 
 
@@ -204,7 +214,9 @@ def _merge_tools(
     return documents, entries - len(documents)
 
 
-def _check_queries(queries: Iterable[Query], known: dict[str, int]) -> list[Query]:
+def _check_queries(
+    queries: Iterable[Query], known: dict[str, int], *, none_right: bool
+) -> list[Query]:
     checked: dict[str, Query] = {}
     for query in queries:
         if not query.id:
@@ -213,7 +225,7 @@ def _check_queries(queries: Iterable[Query], known: dict[str, int]) -> list[Quer
             raise ValueError(f"two queries have the id {query.id!r}; ids must differ")
         if not query.text.strip():
             raise ValueError(f"the text of query {query.id!r} is empty")
-        if not query.labels:
+        if not (query.labels or none_right):
             raise ValueError(f"query {query.id!r} has no labels; leave it out or label it")
         named = dict.fromkeys((*query.labels, *(label for _, label in query.steps)))
         if unknown := [label for label in named if label not in known]:

@@ -18,18 +18,26 @@ from jaxret.data.templates import query_text
 from jaxret.runtime.files import existing, json_lines
 
 
-def load(path: str | Path, *, name: str | None = None, extra: Sequence[str] = ()) -> Dataset:
+def load(
+    path: str | Path,
+    *,
+    name: str | None = None,
+    extra: Sequence[str] = (),
+    none_right: bool = False,
+) -> Dataset:
     """Load a folder of the general layout.
 
     Args:
       path: the folder.
       name: name of the data set; None: that of the folder.
       extra: more files of tools in the folder, such as distractors; their tools come last.
+      none_right: whether queries may have no label, which means that no tool is right for them.
     """
     folder = existing(path, "a folder with tools.jsonl and queries.jsonl")
     files = [folder / "tools.jsonl", *(folder / file for file in extra)]
     tools = chain.from_iterable(read_tools(file) for file in files)
-    return build(name or folder.resolve().name, tools, read_queries(folder / "queries.jsonl"))
+    queries = read_queries(folder / "queries.jsonl")
+    return build(name or folder.resolve().name, tools, queries, none_right=none_right)
 
 
 def read_tools(path: Path) -> Iterator[tuple[str, Document]]:
