@@ -444,7 +444,8 @@ def encoded(
 
     Raises:
       ValueError: if a query has no label and the data set does not allow this, the same label twice
-        or one outside the catalogue, the encoder or template is unknown, or a callable does not return one finite vector per text.
+        or one outside the catalogue, the encoder or template is unknown, or a callable does not
+        return one finite vector per text.
       FileNotFoundError: if the encoder's weights are missing.
     """
     require_labels(dataset.labels, len(dataset.tool_ids), none_right=dataset.none_right)

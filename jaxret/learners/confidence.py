@@ -4,16 +4,14 @@
     with_confidence(greedy())                    calibrates the softmax of any other learner
     abstaining(mixture(), at_least=0.5)          shows nothing where the probability is smaller
 
-A `jaxret.learners.mixture.mixture` already predicts, from bits alone, how probable it is that each
-tool works: ``sum_g w_g P_g(a)``. The softmax of another learner is no such number, since it sums to
-one over the tools whether or not any of them works, and depends on the temperature.
-`with_confidence` maps it to one by online Platt scaling, like an expert of a mixture:
+A `jaxret.learners.mixture.mixture` predicts, from bits alone, how probable it is that each tool
+works: ``sum_g w_g P_g(a)``, which it recalibrates as a whole. The softmax of another learner is no
+such number, since it sums to one over the tools whether or not any of them works, and depends on
+the temperature; `with_confidence` calibrates it by the same three numbers
+(`jaxret.learners.recalibration`).
 
-    P(a) = sigmoid(u logit p(a) + v),    u and v learnt from the bits of the items shown
-
-The bits are those of the items shown, so P(a) is calibrated for these and not for all I items.
-
-Sources: Platt (1999); selective classification, El-Yaniv and Wiener (2010).
+The bits are those of the items shown, so the probabilities are calibrated for these and not for all
+I items. Source of abstention: selective classification, El-Yaniv and Wiener (2010).
 
 Letters: I items.
 """
@@ -25,14 +23,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxret.learners.learner import Learner, query_for, where_observed
-from jaxret.learners.mixture import (
-    Blend,
-    Calibration,
-    calibrate,
-    first_calibration,
-    logit,
-    newton_step,
-)
+from jaxret.learners.mixture import Blend, confidence_of
+from jaxret.learners.recalibration import Recalibration, first_recalibration, learn, recalibrate
 from jaxret.learners.wrappers import Wrapped, wrap
 from jaxret.runtime.validate import as_number, require
 from jaxret.types import EMPTY, Slate, State
@@ -42,7 +34,7 @@ class Confident(NamedTuple):
     """`State.extra` of a learner with a calibrated softmax."""
 
     extra: Any  # `State.extra` of the inner learner
-    calibration: Calibration  # line [2] and precision [2, 2]
+    calibration: Recalibration
 
 
 def is_calibrated(learner: Learner) -> bool:
@@ -73,8 +65,8 @@ def confidence(learner: Learner, state: State, query: Any) -> Float[Array, " I"]
         if structure.confidence is not None:
             return structure.confidence(state, query)
         learner, state = structure.inner, structure.unwrap(state)
-    assert learner.logits is not None  # a mixture's logits are the logarithms of its probabilities
-    return jnp.exp(learner.logits(state, query_for(learner, query)))
+    assert learner.logits is not None  # a mixture has logits, the logarithms of its probabilities
+    return confidence_of(state.extra, learner.logits(state, query_for(learner, query)))
 
 
 def require_calibrated(learner: Learner) -> None:
@@ -86,24 +78,21 @@ def require_calibrated(learner: Learner) -> None:
         )
 
 
-def with_confidence(learner: Learner, *, trust: float = 10.0) -> Learner:
+def with_confidence(learner: Learner) -> Learner:
     """Calibrate the softmax of a learner by the bits, which changes nothing that it shows.
 
     The learner is simulated by the plain scan.
 
     Args:
-      learner: learner with a softmax. A mixture, whose probabilities are calibrated expert by
-        expert, is calibrated once more as a whole.
-      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0.
+      learner: learner with a softmax, and not a mixture, which is calibrated already.
 
     Raises:
-      ValueError: if the learner has no softmax, or ``trust`` is out of its range.
+      ValueError: if the learner has no softmax, or is calibrated already.
     """
-    trust = as_number(trust)
-    require("trust", trust, "> 0", lambda x: x > 0)
-    if learner.logits is None:
+    if (logits := learner.logits) is None:
         raise ValueError(f"learner {learner.name!r} has no softmax that could be calibrated")
-    of_softmax, mixes = learner.logits, is_calibrated(learner)
+    if is_calibrated(learner):
+        raise ValueError(f"learner {learner.name!r} is calibrated already: use it as it is")
 
     def bare(state):
         return state._replace(extra=state.extra.extra)
@@ -111,23 +100,20 @@ def with_confidence(learner: Learner, *, trust: float = 10.0) -> Learner:
     def rewrap(state, own):
         return own._replace(extra=state.extra._replace(extra=own.extra))
 
-    def predicted(state, query):
-        if mixes:
-            return logit(confidence(learner, bare(state), query))
-        return logit(jax.nn.softmax(of_softmax(bare(state), query)))
+    def softmax(state, query):
+        return jax.nn.softmax(logits(bare(state), query))
 
     def calibrated(state, query):
-        p = calibrate(state.extra.calibration.line, predicted(state, query))
+        p = recalibrate(state.extra.calibration, softmax(state, query))
         return jnp.where(state.available, p, 0)
 
     def init(theta, available=None):
         own = learner.init(theta, available)
-        calibration = jax.tree.map(lambda x: x[0], first_calibration(1, trust, theta.dtype))
-        return own._replace(extra=Confident(own.extra, calibration))
+        return own._replace(extra=Confident(own.extra, first_recalibration(theta.dtype)))
 
     def update(state, query, choice, feedback):
-        shown = predicted(state, query)[choice.item]
-        new = newton_step(state.extra.calibration, shown, feedback.reward)
+        shown = softmax(state, query)[choice.item]
+        new = learn(state.extra.calibration, shown, feedback.reward)
         own = learner.update(bare(state), query, choice, feedback)
         learnt = own._replace(extra=Confident(own.extra, new))
         return where_observed(feedback, state, learnt)

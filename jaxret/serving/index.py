@@ -158,7 +158,9 @@ class Index(LiveCatalogue):
         reward = float(worked)
         require("worked", reward, "in [0, 1]", lambda x: 0 <= x <= 1)
         if not ticket.ids:
-            raise ValueError(f"ticket {ticket.number} is empty: no tool was used, none can be judged")
+            raise ValueError(
+                f"ticket {ticket.number} is empty: no tool was used, none can be judged"
+            )
         if (answered := self.tickets.get(ticket.number)) is None:
             raise ValueError(f"ticket {ticket.number} is not open: it was answered before")
         query, rows, propensities = answered

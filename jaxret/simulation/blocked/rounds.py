@@ -109,6 +109,18 @@ class Kernel(Protocol):
         """
         ...
 
+    def confidence(self, carry: Any, logits: Float[Array, " I"]) -> Float[Array, " I"] | None:
+        """Compute the calibrated probability that each item works; None unless it is predicted.
+
+        Args:
+          carry: carry of the tile before the round.
+          logits: logits of the round [I].
+
+        Returns:
+          [I], or None.
+        """
+        return None
+
     def learn(
         self,
         carry: Any,
@@ -175,7 +187,6 @@ def run_block(
     axis: Axis,
     *,
     oracle: bool,
-    calibrated: bool,
 ) -> tuple[State, Trace]:
     """Simulate one block.
 
@@ -189,7 +200,6 @@ def run_block(
       tile: b, rounds between two reads of the pending updates; divides B.
       axis: the mesh axis of the items, inside shard_map; else None.
       oracle: whether the learner is given the labels.
-      calibrated: whether logits are logarithms of calibrated probabilities, as those of a mixture.
 
     Returns:
       The state after the block, and its trace [B].
@@ -201,16 +211,12 @@ def run_block(
         first, now = xs
         lines, fresh = kernel.open(constants, carry, first, tile)
         play = partial(_play, kernel, oracle, environment, state.available, axis, lines)
-        fresh, (logits, choice, reward, success) = lax.scan(play, fresh, (jnp.arange(tile), now))
-        info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, now.labels)
-        sure = jax.vmap(lambda z, item: of_item(jnp.exp(z) if calibrated else None, item, axis))
-        trace = Trace(
-            **choice._asdict(),
-            reward=reward,
-            success=success,
-            **info._asdict(),
-            confidence=sure(logits, choice.item),
+        fresh, (logits, choice, reward, success, sure) = lax.scan(
+            play, fresh, (jnp.arange(tile), now)
         )
+        info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, now.labels)
+        played = {"reward": reward, "success": success, "confidence": sure}
+        trace = Trace(**choice._asdict(), **played, **info._asdict())
         return kernel.close(carry, fresh, first), trace
 
     played = rounds._replace(prior=None, scores=None)
@@ -238,9 +244,10 @@ def _play(
     logits, computed = kernel.logits(carry, lines, turn, axis)
     slate = kernel.policy.show(act_key, logits, axis)
     choice, feedback, success = respond(environment, respond_key, slate, now.labels, now.query)
+    sure = of_item(kernel.confidence(carry, logits), choice.item, axis)
     seen = feedback._replace(labels=now.labels) if oracle else feedback
     carry = kernel.learn(carry, lines, turn, computed, choice, seen, axis)
-    return carry, (logits, choice, reported(feedback), success)
+    return carry, (logits, choice, reported(feedback), success, sure)
 
 
 def _rounds(

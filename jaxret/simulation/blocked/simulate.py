@@ -27,7 +27,6 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int
 
 from jaxret.environments.environment import Environment, effects_with, intervenes, partition_specs
-from jaxret.learners.confidence import is_calibrated
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
 from jaxret.learners.minibatch import Batches, OpenBatch
@@ -127,8 +126,8 @@ def simulate_blocked(
 
     @partial(jax.jit, inline=True)  # traced once for both branches
     def run(state, order):
-        facts = {"oracle": learner.facts.oracle, "calibrated": is_calibrated(learner)}
-        return run_block(kernel, state, environment, stream, key, order, tile, axis, **facts)
+        oracle = learner.facts.oracle
+        return run_block(kernel, state, environment, stream, key, order, tile, axis, oracle=oracle)
 
     def skip(state, order):
         line = jax.eval_shape(run, state, order)[1]
