@@ -10,8 +10,8 @@ right tools are all gone, and `jr.mixture` learns from each query once. Every sc
 taken before the bit of that query, and belongs to the tool that it ranks first:
 
     vectors, hybrid / largest, margin, softmax      static retrieval by vectors, and with words
-    mixture / before, after, online                 its confidence before any bit, in the state after
-                                                    `known` rounds, and while it learns on
+    mixture / before, after, online                 its confidence before any bit, in its state
+                                                    after `known` rounds, and while it learns on
     shown / vectors, hybrid, softmax                static scores of the tool that the mixture shows
 
 Measured on the rounds after `known` (``late``), and on the last third of the stream (``end``):
@@ -20,8 +20,8 @@ Measured on the rounds after `known` (``late``), and on the last third of the st
     SCORE/PART/exists      area: is any tool right?
     SCORE/PART/risk, at50, at80    area under the risk-coverage curve, and risk at both coverages
     SCORE/PART/decile0 .. 9        predicted minus observed share, for probabilities
-    SCORE/PART/gain, exists_gain   areas minus those of the best static score, which is chosen by the
-                                   mean of these very areas
+    SCORE/PART/gain, exists_gain   areas minus those of the best static score, which is chosen by
+                                   the mean of these very areas
     selective/..           risk above a confidence of `at_least`, its coverage and its upper bound
     recipe/..              the threshold of `jr.threshold` on the first half of the late rounds, for
                            a risk of at most `limit`, and its risk and coverage on the second half;
@@ -61,7 +61,9 @@ MIXTURE = ("mixture/before", "mixture/after", "mixture/online")
 SHOWN = ("shown/vectors", "shown/hybrid", "shown/softmax")
 PROBABILITIES = ("vectors/softmax", "hybrid/softmax", *MIXTURE)
 PARTS = ("late", "end")
-COLUMNS = ("late/area", "late/gain", "late/exists", "late/exists_gain", "end/area", "end/gain")
+COLUMNS = tuple(
+    f"{part}/{key}" for part in PARTS for key in ("area", "gain", "exists", "exists_gain")
+)
 GRID = np.arange(1, 101) / 100  # coverages of the figure
 
 
@@ -208,7 +210,7 @@ def played(
     task: Task, order: Int[np.ndarray, " T"], seed: int, known: int
 ) -> tuple[jr.Run, jr.Run]:
     """Simulate the mixture on the first `known` rounds, and on the others from its state."""
-    settings = {"seeds": [seed], "chunk": CHUNK}
+    settings: dict[str, Any] = {"seeds": [seed], "chunk": CHUNK}
     early = jr.simulate(jr.mixture(), task, order=order[:known], **settings)
     return early, jr.simulate(jr.mixture(), task, order=order[known:], after=early, **settings)
 

@@ -9,11 +9,12 @@ records a slate, the answer to an earlier slate, or both:
      "confidence": 0.6, ...}
     {"round": 7, "item": "mail", "propensity": 0.8, "reward": 1.0, ...}
 
-``confidence`` is the probability that the first tool works, calibrated before its feedback
-(`jaxret.learners.confidence`), if the learner has one. ``query`` is a query id of the task, or a vector, whose prior scores are in ``prior`` if the learner
-read any. Each line ends with a checksum (CRC-32) that continues the checksum of the line above, so
-changed, missing and inserted lines are detected. An incomplete last line, as a crash leaves it, is
-dropped with a warning; other bad lines are errors.
+``query`` is a query id of the task, or a vector, whose prior scores are in ``prior`` if the learner
+read any; ``confidence`` is the probability that the first tool works, calibrated before its
+feedback, if the learner has one (`jaxret.learners.confidence`). Each line ends with a checksum
+(CRC-32) that continues the checksum of the line above, so changed, missing and inserted lines are
+detected. An incomplete last line, as a crash leaves it, is dropped with a warning; other bad lines
+are errors.
 
 Letters: I items, d width, T rounds, k items shown, n some of the rounds.
 """

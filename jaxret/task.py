@@ -228,7 +228,7 @@ class Task:
     @cached_property
     def answerable(self) -> Bool[np.ndarray, " N"]:
         """Mask of the queries for which a tool of the catalogue is right [N]."""
-        return (self.labels >= 0).any(axis=1)
+        return np.asarray((self.labels >= 0).any(axis=1))
 
     @cached_property
     def repeated(self) -> int:

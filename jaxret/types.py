@@ -136,7 +136,7 @@ class Trace(NamedTuple):
       item: position of the item that was used; -1 for an empty answer.
       propensity: probability with which the item was shown.
       reward: reward given to the learner, in this round or later; NaN if it was never observed.
-      success: 1 if the item is one of the labels, or the answer is empty and there are none, else 0.
+      success: 1 if the item is one of the labels, or the answer is empty and there are none.
       p_success: sum of p over the labels.
       loss: cross-entropy in nats, averaged over the labels that are available.
       inverse_p: sum_i 1 / p_i, which Theorem B.2 needs.

@@ -98,8 +98,8 @@ def build(
 
     Raises:
       ValueError: if there are no tools or no queries, an id has two documents, a query lacks id,
-        text or labels (unless ``none_right``), has a repeated id, or names unknown tools, or only some queries have a
-        split.
+        text or labels (unless ``none_right``), has a repeated id, or names unknown tools, or only
+        some queries have a split.
     """
     documents, merged_tools = _merge_tools(name, tools)
     rows = {tool: row for row, tool in enumerate(documents)}

@@ -222,7 +222,8 @@ def evaluate_each(
       first: `Ranking` of a first stage, for a reranker.
 
     Returns:
-      metric -> values [S, N], NaN outside the part and where no tool is right. Without a part S is 1 except for a run.
+      metric -> values [S, N], NaN outside the part and where no tool is right. Without a part S is
+      1 except for a run.
 
     Raises:
       ValueError: if a metric is unknown, the task has other tools, or the object cannot be ranked

@@ -133,8 +133,9 @@ def abstaining(learner: Learner, *, at_least: float = 0.5) -> Learner:
     """Show nothing where the learner's item is less probable to work than a threshold.
 
     An empty answer is the item -1 of a slate and of a trace. Nothing is learnt from it, since no
-    tool was used. An environment counts it as a success if no tool is right, and rewards it by its
-    ``empty_reward``. The learner is simulated by the plain scan, without a log.
+    tool was used: a learner that abstains on every query stays as it is. An environment counts it
+    as a success if no tool is right, and rewards it by its ``empty_reward``. The learner is
+    simulated by the plain scan, without a log.
 
     Args:
       learner: a mixture or a learner `with_confidence` that shows one item per round.

@@ -84,6 +84,7 @@ def _solve(matrix: Float[Array, "3 3"], right: Float[Array, " 3"]) -> Float[Arra
 
     def eliminate(i, rows):
         pivot = rows[i] / rows[i, i]
-        return jnp.where(jnp.arange(3)[:, None] == i, pivot, rows - rows[:, i, None] * pivot)
+        others = rows - jnp.outer(rows[:, i], pivot)
+        return others.at[i].set(pivot)
 
     return lax.fori_loop(0, 3, eliminate, jnp.column_stack([matrix, right]))[:, 3]

@@ -1,7 +1,7 @@
 """Chooses from a log the confidence from which tools are shown.
 
     log = load_log("log.jsonl", task)                  of an `jr.Index` or `jr.simulate(log=)`
-    found = threshold(log, risk=0.2)                   0.65: risk 0.113 and at most 0.192 ..
+    found = threshold(log, risk=0.2)                   0.7: risk 0.113 and at most 0.192, ..
     index.search(query, at_least=found.at_least)
 
 The risk of a threshold is the share of failures among the rounds whose confidence reaches it. Of m
@@ -34,7 +34,7 @@ from jaxret.offline.intervals import lower_bounds
 from jaxret.offline.off_policy import answered_rounds
 from jaxret.runtime.validate import require
 
-CANDIDATES = tuple(round(0.05 * i, 2) for i in range(20))  # 0, 0.05, .., 0.95
+CANDIDATES = tuple(i / 10 for i in range(10))  # 0, 0.1, .., 0.9
 LEAST_ROUNDS = 2  # below, there is no bound under 1
 
 

@@ -121,7 +121,7 @@ class Index(LiveCatalogue):
         answer = jax.device_get(self._search(self.state, jax.tree.map(jnp.asarray, asked), key))
         (items, propensity), scores, p, by_position, sure = answer
         sure = None if sure is None else float(sure)
-        if at_least is not None and sure < at_least:
+        if sure is not None and sure < (at_least or 0.0):
             self.next_ticket += 1
             return Ticket(self.next_ticket - 1, [], [], [], sure)
         own = {int(row): float(x) for row, x in reversed([*zip(items, propensity, strict=True)])}
