@@ -128,9 +128,7 @@ def require_labels(
     repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     outside = (labels < -1) | (labels >= num_items)
     problems = {
-        "has no label; drop it, give it one, or give none_right=True if no tool is right": (
-            (labels < 0).all(axis=1) & (not none_right)
-        ),
+        "has no label; drop it or give it one": (labels < 0).all(axis=1) & (not none_right),
         f"has a label outside [-1, {num_items})": outside.any(axis=1),
         "names a label twice": repeated.any(axis=1),
     }

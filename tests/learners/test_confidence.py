@@ -152,11 +152,13 @@ def test_wrappers_keep_the_confidence(half_right):
         assert is_calibrated(learner)
         state = learner.init(jnp.asarray(half_right.theta))
         p = np.asarray(jr.confidence(learner, state, query))
-        assert p.shape == (6,) and ((p > 0) & (p < 1)).all()
+        assert p.shape == (6,)
+        assert ((p > 0) & (p < 1)).all()
         gone = np.asarray(
             jr.confidence(learner, state._replace(available=jnp.arange(6) > 0), query)
         )
-        assert gone[0] == 0 and (gone[1:] > 0).all()
+        assert gone[0] == 0
+        assert (gone[1:] > 0).all()
 
 
 @pytest.mark.parametrize("form", ["scan", "blocked"])
@@ -182,7 +184,8 @@ def test_an_empty_answer_is_right_where_no_tool_is(half_right, reward):
     item, right = run.trace.item[0], half_right.answerable[run.order[0]]
     empty = item == -1
     assert 10 < empty.sum() < 70
-    assert (empty & ~right).any() and (empty & right).any()
+    assert (empty & ~right).any()
+    assert (empty & right).any()
     np.testing.assert_array_equal(run.trace.success[0][empty], ~right[empty])
     given = np.where(right, 0, 0.0 if reward is None else reward)
     np.testing.assert_allclose(run.trace.reward[0][empty], given[empty])
