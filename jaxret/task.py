@@ -150,8 +150,8 @@ class Task:
 
         Raises:
           ValueError: if shapes do not match, a number is not finite, a label is outside
-            -1 .. I - 1, a query has no label (unless ``none_right``) or one twice, an id occurs twice,
-            or a text is blank.
+            -1 .. I - 1, a query has no label (unless ``none_right``) or one twice, an id occurs
+            twice, or a text is blank.
         """
         theta, queries = matrix_of("theta", theta), matrix_of("queries", queries)
         labels = label_rows(labels)

@@ -47,7 +47,7 @@ def risk_coverage(
       right: whether each answer is right [N].
 
     Returns:
-      Risk at the coverages 1 / N, 2 / N, .., 1.
+      risk [N] at the coverages 1 / N, 2 / N, .., 1.
     """
     scores, right = _both(scores, right)
     _, group = np.unique(-scores, return_inverse=True)
