@@ -24,7 +24,7 @@ One round of ``jr.greedy()``, in the order of its calls: this file, `jaxret.lear
 eight files. Helpers that do what their names say: `jaxret.runtime.over_items` (softmax, argmax,
 one-hot), `jaxret.rules.schedules.constant` (factor 1), `jaxret.learners.learner.where_observed`
 (keeps the old state if no feedback came, and advances ``t``), `jaxret.simulation.trace.measure`
-(measures, changes nothing).
+(measures, changes nothing), `jaxret.learners.confidence.is_calibrated` (False for ``greedy``).
 
 Letters: T rounds, k items shown, I items.
 """

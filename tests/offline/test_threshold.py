@@ -55,17 +55,17 @@ def test_the_threshold_is_the_smallest_whose_bound_is_within_the_limit():
 
 
 def test_the_true_risk_is_within_the_limit_as_often_as_stated():
-    """With alpha = 0.2 at most a fifth of the chosen thresholds may have a larger risk."""
+    """At most a fifth of the choices may have a larger risk; that of 0.6 is 0.347, just too large."""
     rng, chosen = np.random.default_rng(1), []
     for _ in range(200):
         try:
-            chosen.append(choose(*drawn(rng, 600), risk=0.35, alpha=0.2).at_least)
+            chosen.append(choose(*drawn(rng, 600), risk=0.34, alpha=0.2).at_least)
         except ValueError:
             chosen.append(1.0)
-    wrong = np.mean([one < 1 and risk_of(one) > 0.35 for one in chosen])
+    wrong = np.mean([one < 1 and risk_of(one) > 0.34 for one in chosen])
     assert wrong <= 0.2
-    assert np.mean([one < 1 for one in chosen]) > 0.8  # and it does choose
-    tightest = min(one for one in CANDIDATES if risk_of(one) <= 0.35)
+    assert np.mean([one < 1 for one in chosen]) > 0.7  # and it does choose
+    tightest = min(one for one in CANDIDATES if risk_of(one) <= 0.34)
     assert min(chosen) <= tightest + 0.1
 
 
