@@ -30,6 +30,10 @@ from .offline.off_policy import (
     off_policy as off_policy,
 )
 from .offline.select import select as select
+from .offline.threshold import (
+    Threshold as Threshold,
+    threshold as threshold,
+)
 from .offline.snapshots import Snapshot as Snapshot
 from .offline.snapshots import warm_start as warm_start
 from . import (
@@ -72,6 +76,11 @@ from .environments.environment import (
 from .rules.estimators import (
     Estimator as Estimator,
     Observation as Observation,
+)
+from .learners.confidence import (
+    abstaining as abstaining,
+    confidence as confidence,
+    with_confidence as with_confidence,
 )
 from .learners.guarded import guarded as guarded
 from .serving.catalogue import Synced as Synced

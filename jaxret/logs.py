@@ -5,13 +5,16 @@
 A log is an append-only file of JSON lines. The first line identifies the learner; each other line
 records a slate, the answer to an earlier slate, or both:
 
-    {"round": 7, "query": "q12", "slate": ["mail"], "propensities": [0.8], "version": 7, ...}
+    {"round": 7, "query": "q12", "slate": ["mail"], "propensities": [0.8], "version": 7,
+     "confidence": 0.6, ...}
     {"round": 7, "item": "mail", "propensity": 0.8, "reward": 1.0, ...}
 
 ``query`` is a query id of the task, or a vector, whose prior scores are in ``prior`` if the learner
-read any. Each line ends with a checksum (CRC-32) that continues the checksum of the line above, so
-changed, missing and inserted lines are detected. An incomplete last line, as a crash leaves it, is
-dropped with a warning; other bad lines are errors.
+read any; ``confidence`` is the probability that the first tool works, calibrated before its
+feedback, if the learner has one (`jaxret.learners.confidence`). Each line ends with a checksum
+(CRC-32) that continues the checksum of the line above, so changed, missing and inserted lines are
+detected. An incomplete last line, as a crash leaves it, is dropped with a warning; other bad lines
+are errors.
 
 Letters: I items, d width, T rounds, k items shown, n some of the rounds.
 """
@@ -58,6 +61,7 @@ class Log(NamedTuple):
     available: Bool[np.ndarray, " I"] | None = None  # mask of the available items; None: all
     probabilities: Float[np.ndarray, "T I"] | None = None  # of each tool; only for k = 1
     prior: Prior | None = None  # prior scores of the queries, fields [T, K]
+    confidence: Float[np.ndarray, " T"] | None = None  # that the first works; NaN: unknown
 
     @property
     def rounds(self) -> int:
@@ -149,6 +153,7 @@ def _arrays(rows: list[dict[str, Any]], task: Task | None) -> Log:
         lists = [[*row[name], *[fill] * (k - len(row[name]))] for row in rows]
         return np.array(lists, kind).reshape(-1, k)
 
+    known = any(row.setdefault("confidence", None) is not None for row in rows)
     return Log(
         query=np.array([row["query"] for row in rows], np.float32).reshape(len(rows), width),
         slate=padded("slate", -1, np.int64),
@@ -161,6 +166,7 @@ def _arrays(rows: list[dict[str, Any]], task: Task | None) -> Log:
         theta=None if task is None else task.theta,
         available=None if task is None else task.available,
         prior=_prior(rows, task),
+        confidence=column("confidence", np.float64) if known else None,
     )
 
 
@@ -234,6 +240,7 @@ def shown(
     slate: Sequence[str],
     propensities: Sequence[float],
     version: int | None,
+    confidence: float | None = None,
 ) -> dict[str, Any]:
     """Return the line of a slate.
 
@@ -243,8 +250,11 @@ def shown(
       slate: ids of the tools.
       propensities: probability of each item given the items above; NaN: unknown.
       version: updates of the learner before the round; None: unknown.
+      confidence: calibrated probability that the first tool works; None or NaN: unknown.
     """
-    return {
+    sure = None if confidence is None else _number(confidence)
+    known = {} if sure is None else {"confidence": sure}
+    return known | {
         "round": int(round),
         "query": query if isinstance(query, str) else [_number(x) for x in query],
         "slate": list(slate),

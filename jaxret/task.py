@@ -85,7 +85,8 @@ class Task:
       ids: ids of the I tools.
       theta: initial rows Theta_1 [I, d].
       queries: embeddings of the queries [N, d].
-      labels: positions in ``ids`` of the right tools of each query [N, L], padded with -1.
+      labels: positions in ``ids`` of the right tools of each query [N, L], padded with -1; all -1
+        if no tool is right.
       groups: number of the question of each query [N]; splits keep questions together.
       query_ids: ids of the N queries.
       available: mask of the tools that can be shown [I]; None: all tools.
@@ -127,6 +128,7 @@ class Task:
         texts: Sequence[str] | None = None,
         documents: Sequence[str] | None = None,
         prior: Float[ArrayLike, "N I"] | None = None,
+        none_right: bool = False,
         name: str = "arrays",
     ) -> Self:
         """Make a task from vectors.
@@ -146,11 +148,15 @@ class Task:
             finite, such as those of a second retriever. Learners weigh them against cosines, so
             their scale is about 0 to 1, and 0 is no score. None: the match of the words, if there
             are texts and documents.
+          none_right: whether queries may have no label (an empty list, or a row of -1), which means
+            that no tool is right for them. Rewards are then 0 for any tool, and metrics are
+            averages over the other queries.
           name: name of the task in tables.
 
         Raises:
           ValueError: if shapes do not match, a number is not finite, a label is outside
-            -1 .. I - 1, a query has no label or one twice, an id occurs twice, or a text is blank.
+            -1 .. I - 1, a query has no label (unless ``none_right``) or one twice, an id occurs
+            twice, or a text is blank.
         """
         theta = matrix_of("theta", theta)
         if (queries is None) != (labels is None):
@@ -161,7 +167,7 @@ class Task:
             queries = matrix_of("queries", queries)
         labels = label_rows([] if labels is None else labels)
         require_task(theta, queries, labels)
-        require_labels(labels, len(theta))
+        require_labels(labels, len(theta), none_right=none_right)
         ids = tuple(map(str, range(len(theta)) if ids is None else ids))
         require_length("ids", ids, len(theta))
         require_different("ids", ids)
@@ -229,6 +235,11 @@ class Task:
         whole = np.zeros((len(self), len(self.ids) + 1), np.float32)  # the last column is padding
         np.put_along_axis(whole, np.where(items < 0, len(self.ids), items), scores, axis=1)
         return whole[:, :-1]
+
+    @cached_property
+    def answerable(self) -> Bool[np.ndarray, " N"]:
+        """Mask of the queries for which a tool of the catalogue is right [N]."""
+        return np.asarray((self.labels >= 0).any(axis=1))
 
     @cached_property
     def repeated(self) -> int:
@@ -371,7 +382,9 @@ class Task:
         questions = len(np.unique(self.groups))
         shared = f" of {questions:,} questions" if questions < len(self) else ""
         repeated = f", {self.repeated:,} repeated" if self.repeated else ""
-        queries = f"{len(self):,} queries{shared}{repeated}"
+        none = int((~self.answerable).sum())
+        without = f", {none:,} without a right tool" if none else ""
+        queries = f"{len(self):,} queries{shared}{repeated}{without}"
         return f"<{self.name}: {items:,} tools, {queries}, width {width}>"
 
 
@@ -396,6 +409,7 @@ def load_task(
     cache: str | Path | None = None,
     hops: bool = False,
     lexical: bool = True,
+    none_right: bool = False,
     **options,
 ) -> Task:
     """Load a data set and encode it, or read the vectors from the cache.
@@ -414,12 +428,15 @@ def load_task(
       hops: whether the steps of each query become queries of their own (ORAG Algorithm 4), for
         sources with steps.
       lexical: whether queries have lexical prior scores, computed when they are first read.
+      none_right: whether queries may have no label, which means that no tool is right for them; for
+        data in the general layout (`jaxret.data.jsonl`), with ``"labels": []``.
       **options: further options of the source.
 
     Raises:
       ValueError: if the name is unknown, or a callable does not return one finite vector per text.
       FileNotFoundError: if the data or the encoder's weights are missing.
     """
+    options |= {"none_right": True} if none_right else {}
     dataset = data.load(name, path, **options)
     dataset = as_hops(dataset) if hops else dataset
     return encoded(dataset, encoder, document=document, cache=cache, lexical=lexical)
@@ -450,11 +467,12 @@ def encoded(
       The task, with its texts and data set.
 
     Raises:
-      ValueError: if a query has no label, the same label twice or one outside the catalogue, the
-        encoder or template is unknown, or a callable does not return one finite vector per text.
+      ValueError: if a query has no label and the data set does not allow this, the same label twice
+        or one outside the catalogue, the encoder or template is unknown, or a callable does not
+        return one finite vector per text.
       FileNotFoundError: if the encoder's weights are missing.
     """
-    require_labels(dataset.labels, len(dataset.tool_ids))
+    require_labels(dataset.labels, len(dataset.tool_ids), none_right=dataset.none_right)
     render = template(document) if isinstance(document, str) else document
     documents = tuple(render(one) for one in dataset.documents)
     texts = tuple(normalise(query) for query in dataset.queries)

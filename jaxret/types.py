@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 Params: TypeAlias = Any  # nested dict[str, ... | Array]
 PRNGKey: TypeAlias = Key[Array, ""]
+EMPTY = -1  # item of an empty answer (`jaxret.learners.confidence.abstaining`)
 
 
 class Catalogue(NamedTuple):
@@ -79,7 +80,7 @@ class Stream(NamedTuple):
     """
 
     queries: Float[Array, "N d"]  # embeddings of the different queries [N, d]
-    labels: Int[Array, "N L"]  # positions of the right items of each query [N, L], padded with -1
+    labels: Int[Array, "N L"]  # positions of the right items of each query, -1 pads; none: all -1
     order: Int[Array, " T"]  # position of the query of each round [T]
     prior: Prior | None = None  # fields [N, K]; None: the queries have no prior
 
@@ -117,7 +118,7 @@ class Feedback(NamedTuple):
       reward: reward y in [0, 1], a bit or a degree of success [], after any label noise.
       observed: whether the feedback arrived []. Missing feedback is not a failure: if False, only
         the learner's ``t`` changes.
-      labels: positions of the right items [L], padded with -1; only for oracles.
+      labels: positions of the right items [L], padded with -1, which may be all; only for oracles.
     """
 
     reward: Float[Array, ""]
@@ -132,15 +133,17 @@ class Trace(NamedTuple):
     Sum over rounds on the host, in float64.
 
     Attributes:
-      item: position of the item that was used.
+      item: position of the item that was used; -1 for an empty answer.
       propensity: probability with which the item was shown.
       reward: reward given to the learner, in this round or later; NaN if it was never observed.
-      success: 1 if the item is one of the labels, else 0.
+      success: 1 if the item is one of the labels, or the answer is empty and there are none.
       p_success: sum of p over the labels.
       loss: cross-entropy in nats, averaged over the labels that are available.
       inverse_p: sum_i 1 / p_i, which Theorem B.2 needs.
       logit_label: logit of the label, offsets included, averaged over the labels.
       logit_sum: sum of the logits, offsets included, over the available items.
+      confidence: calibrated probability that the item works (`jaxret.learners.confidence`); NaN for
+        a learner without one, and for an empty answer.
     """
 
     item: Int[Array, " T"]
@@ -152,6 +155,7 @@ class Trace(NamedTuple):
     inverse_p: Float[Array, " T"]
     logit_label: Float[Array, " T"]
     logit_sum: Float[Array, " T"]
+    confidence: Float[Array, " T"]
 
 
 class Selector(Protocol):

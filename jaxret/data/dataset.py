@@ -65,6 +65,7 @@ class Dataset:
     steps: tuple[tuple[Step, ...], ...] | None  # N, empty if a query has a single hop
     merged_tools: int  # number of duplicates in the source
     merged_queries: int
+    none_right: bool = False  # whether queries may have no label: no tool is right
 
     def summary(self) -> str:
         """Describe sizes and merged duplicates in one line."""
@@ -87,6 +88,7 @@ def build(
     *,
     unknown: Unknown = "refuse",
     empty: Empty = "keep",
+    none_right: bool = False,
 ) -> Dataset:
     """Check the tools and queries of a source and merges duplicates.
 
@@ -103,23 +105,26 @@ def build(
         without another label.
       empty: "keep" a document without text, with its id as its text and a warning; "drop" the tool;
         or "refuse" it.
+      none_right: whether queries may have no label, which means that no tool is right for them.
 
     Raises:
       ValueError: if there are no tools or no queries, an id is no string or has two documents, a
-        query lacks id, text or labels, has a repeated id, or names unknown tools, or only some
-        queries have a split.
+        query lacks id, text or labels (unless ``none_right``), has a repeated id, or names unknown
+        tools, or only some queries have a split.
     """
     require_one_of("unknown", unknown, ("refuse", "drop"))
     require_one_of("empty", empty, ("refuse", "drop", "keep"))
     documents, merged_tools = _merge_tools(name, tools)
     documents = _with_text(name, documents, empty)
     rows = {tool: row for row, tool in enumerate(documents)}
-    checked = _check_queries(queries or (), known=rows, drop=unknown == "drop")
+    checked = _check_queries(
+        queries or (), known=rows, drop=unknown == "drop", none_right=none_right
+    )
     if queries is not None and not checked:
         raise ValueError(f"{name} has no queries")
     merged = _merge_queries(checked)
 
-    width = max((len(query.labels) for query in merged), default=1)
+    width = max((len(query.labels) for query in merged), default=1) or 1
     labels = np.full((len(merged), width), -1, np.int32)
     for row, query in enumerate(merged):
         labels[row, : len(query.labels)] = [rows[label] for label in query.labels]
@@ -145,6 +150,7 @@ def build(
         steps=steps if any(steps) else None,
         merged_tools=merged_tools,
         merged_queries=len(checked) - len(merged),
+        none_right=none_right,
     )
 
 
@@ -257,7 +263,9 @@ def _with_text(name: str, documents: dict[str, Document], empty: Empty) -> dict[
     return {tool: tool if is_empty(one) else one for tool, one in documents.items()}
 
 
-def _check_queries(queries: Iterable[Query], known: dict[str, int], *, drop: bool) -> list[Query]:
+def _check_queries(
+    queries: Iterable[Query], known: dict[str, int], *, drop: bool, none_right: bool
+) -> list[Query]:
     checked: dict[str, Query] = {}
     for query in queries:
         if not query.id:
@@ -268,7 +276,7 @@ def _check_queries(queries: Iterable[Query], known: dict[str, int], *, drop: boo
             raise ValueError(f"two queries have the id {query.id!r}; ids must differ")
         if not query.text.strip():
             raise ValueError(f"the text of query {query.id!r} is empty")
-        if not query.labels:
+        if not (query.labels or none_right):
             raise ValueError(f"query {query.id!r} has no labels; leave it out or label it")
         named = dict.fromkeys((*query.labels, *(label for _, label in query.steps)))
         if unknown := [label for label in named if label not in known]:

@@ -26,6 +26,7 @@ def load(
     extra: Sequence[str] = (),
     unknown: Unknown = "refuse",
     empty: Empty = "keep",
+    none_right: bool = False,
 ) -> Dataset:
     """Load a folder of the general layout.
 
@@ -35,12 +36,14 @@ def load(
       extra: more files of tools in the folder, such as distractors; their tools come last.
       unknown: "refuse" labels that name an unknown tool, or "drop" them.
       empty: "keep" documents without text, with a warning, "drop" or "refuse" them.
+      none_right: whether queries may have no label, which means that no tool is right for them.
     """
     folder = existing(path, "a folder with tools.jsonl and queries.jsonl")
     files = [folder / "tools.jsonl", *(folder / file for file in extra)]
     tools = chain.from_iterable(read_tools(file) for file in files)
     queries = read_queries(folder / "queries.jsonl")
-    return build(name or folder.resolve().name, tools, queries, unknown=unknown, empty=empty)
+    title = name or folder.resolve().name
+    return build(title, tools, queries, unknown=unknown, empty=empty, none_right=none_right)
 
 
 def read_tools(path: Path) -> Iterator[tuple[str, Document]]:

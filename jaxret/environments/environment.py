@@ -1,6 +1,6 @@
 """The environment: everything outside the learner (queries, feedback, availability, interventions).
 
-    success: the item that is used is one of the labels
+    success: the item that is used is one of the labels; if no tool is right, the empty answer
     noise_rate rho: the reward is inverted with probability rho                          B.4
     verdicts: a judge rewards item i for query n with verdicts[n, i], regardless of the labels
     reranker: chooses which of the k items shown is used                         Algorithm 2
@@ -59,7 +59,7 @@ from jaxret.environments.feedback import Censoring, Poison
 from jaxret.environments.interventions import Delay, Restart, Rewriting
 from jaxret.learners.learner import Learner
 from jaxret.runtime.validate import require
-from jaxret.types import Choice, Feedback, PRNGKey, Slate
+from jaxret.types import EMPTY, Choice, Feedback, PRNGKey, Slate
 
 
 class SlateReranker(Protocol):
@@ -94,6 +94,8 @@ class Environment(NamedTuple):
         item [I].
       verdicts: a judge's rewards in [0, 1] of the stream's queries [N, I].
       reranker: chooses the used item of each slate; None: the first item is used.
+      empty_reward: reward in [0, 1] of an empty answer (`jaxret.learners.confidence.abstaining`) to
+        a query without a right tool; None: 0. Where a tool is right an empty answer earns 0.
       arrives: first round of each item [I].
       leaves: first round without each item [I].
       rotation: rotation of the queries.
@@ -111,6 +113,7 @@ class Environment(NamedTuple):
     noise_rate: float | Float[Array, ""] | Float[Array, " I"] | None = None
     verdicts: Float[Array, "N I"] | None = None
     reranker: SlateReranker | None = None
+    empty_reward: float | Float[Array, ""] | None = None
     arrives: Int[Array, " I"] | None = None
     leaves: Int[Array, " I"] | None = None
     rotation: Rotation | None = None
@@ -348,7 +351,8 @@ def respond(
     else:
         position = environment.reranker(lot, slate, labels, query)
     choice = Choice(item=slate.items[position], propensity=slate.propensity[position])
-    success = (choice.item == labels).any()
+    empty, real = choice.item == EMPTY, labels >= 0
+    success = jnp.where(empty, ~real.any(), ((choice.item == labels) & real).any())
     dtype = slate.propensity.dtype
     reward = success.astype(dtype)
     if environment.verdicts is not None:
@@ -360,6 +364,8 @@ def respond(
     for one in effects_with(environment, "reward_of"):
         draw = jax.random.fold_in(key, one.number)
         reward = one.effect.reward_of(draw, choice.item, query, reward)
+    of_empty = 0.0 if environment.empty_reward is None else environment.empty_reward
+    reward = jnp.where(empty, (of_empty * success).astype(dtype), reward)
     feedback = Feedback(reward=reward)
     for one in effects_with(environment, "is_observed"):
         observed = one.effect.is_observed(jax.random.fold_in(key, one.number), success)
@@ -450,6 +456,8 @@ def require_environment(
             _require_shapes(f"{name}.", one, sizes)
     rate, allowed = environment.noise_rate, "None or in [0, 0.5]"
     require("noise_rate", rate, allowed, lambda x: x is None or _are_noise_rates(x))
+    given = environment.empty_reward
+    require("empty_reward", given, "None or in [0, 1]", lambda x: x is None or 0 <= x <= 1)
 
 
 def padded(environment: Environment, items: int) -> Environment:

@@ -14,6 +14,7 @@ Runs, retrievers and rerankers are recognised by their attributes (`RunLike`, `R
 Letters: I items, d width, N queries, S seeds, k cut.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias, overload
@@ -163,7 +164,8 @@ def evaluate(
 ) -> dict[Any, Any]:
     """Average ranking metrics over the queries of a task.
 
-    Absent tools are not ranked. Runs and embeddings have their own masks of absent tools; for
+    Queries without a right tool are left out, with a warning that counts them. Absent tools are not
+    ranked. Runs and embeddings have their own masks of absent tools; for
     everything else the task's mask is used.
 
     Args:
@@ -183,13 +185,15 @@ def evaluate(
       first: `Ranking` of a first stage on the same queries, for a reranker.
 
     Returns:
-      metric -> `Estimate`; with ``by``, group -> metric -> `Estimate`.
+      metric -> `Estimate`; with ``by``, group -> metric -> `Estimate`, NaN for a group of queries
+      without a right tool.
 
     Raises:
       ValueError: if a metric is unknown, the task has other tools, the object cannot be ranked by,
         a reranker comes without ``first``, or lists are too short for a metric.
     """
     values = evaluate_each(ranked, task, metrics, part=part, first=first)
+    _count_unanswerable(task, part)
     if by is None:
         return {name: Estimate.of(_mean(x)) for name, x in values.items()}
     groups = np.asarray(by)
@@ -221,7 +225,8 @@ def evaluate_each(
       first: `Ranking` of a first stage, for a reranker.
 
     Returns:
-      metric -> values [S, N], NaN outside the part. Without a part S is 1 except for a run.
+      metric -> values [S, N], NaN outside the part and where no tool is right. Without a part S is
+      1 except for a run.
 
     Raises:
       ValueError: if a metric is unknown, the task has other tools, or the object cannot be ranked
@@ -487,4 +492,19 @@ def _require_ids(ids: Sequence[str], task: Task) -> None:
 
 
 def _mean(values: Float[np.ndarray, "S n"]) -> Float[np.ndarray, " S"]:
-    return np.nanmean(values.astype(np.float64), axis=1)
+    values = values.astype(np.float64)
+    known = ~np.isnan(values).all(axis=1)
+    means = np.full(len(values), np.nan)
+    means[known] = np.nanmean(values[known], axis=1)
+    return means
+
+
+def _count_unanswerable(task: Task, part: Bool[np.ndarray, "*S N"] | None) -> None:
+    """Warn that metrics are over the queries for which a tool is right, if not all are."""
+    ranked = np.ones(len(task), bool) if part is None else np.atleast_2d(part).any(axis=0)
+    if none := int((ranked & ~task.answerable).sum()):
+        warnings.warn(
+            f"{task.name}: {none:,} of {int(ranked.sum()):,} queries have no right tool; metrics "
+            "are averages over the others",
+            stacklevel=3,
+        )

@@ -19,6 +19,10 @@ ranks well must not lose to one that is merely well calibrated. If a query has L
 with reward 1, a softmax can assign them at most 1 / L on average: v corrects that too, and the P_g
 of a query need not sum to one.
 
+The mixed probability of an item is less extreme than it should be, since it is a mean of calibrated
+ones. `jaxret.learners.recalibration` corrects it, for users alone: what is shown and what is learnt
+do not depend on it (`jaxret.learners.confidence`).
+
 If all experts have a blocked form, as the default ones do, the mixture has one, too
 (`jaxret.simulation.blocked.mixture`).
 
@@ -54,6 +58,12 @@ from jaxret.learners.learner import (
 )
 from jaxret.learners.offsets import informed
 from jaxret.learners.rank_one import rule_of
+from jaxret.learners.recalibration import (
+    Recalibration,
+    first_recalibration,
+    learn,
+    recalibrate,
+)
 from jaxret.learners.registry import preset
 from jaxret.learners.wrappers import innermost
 from jaxret.rules import policies
@@ -97,6 +107,7 @@ class MixtureExtra(NamedTuple):
       calibration: calibration of the experts.
       sure: number of rounds in which the item shown was predicted to be right, and number of those
         in which it was wrong [2].
+      outer: recalibration of the mixed probability, which nothing else in the mixture reads.
       rows: `ExpertRows` of each kind.
     """
 
@@ -105,6 +116,7 @@ class MixtureExtra(NamedTuple):
     rounding: Float[Array, "1+G"]
     calibration: Calibration
     sure: Int[Array, " 2"]
+    outer: Recalibration
     rows: tuple[ExpertRows, ...]
 
 
@@ -221,6 +233,7 @@ def mixture(
             rounding=nothing,
             calibration=first_calibration(len(learners), trust, theta.dtype),
             sure=jnp.zeros(2, jnp.int32),
+            outer=first_recalibration(theta.dtype),
             rows=tuple(first(kind) for kind in kinds),
         )
         return first_state(theta, available, extra)
@@ -382,10 +395,23 @@ def mixed_logits(
     return masked_log(jnp.exp(extra.log_weights) @ probabilities, available)
 
 
+def confidence_of(extra: MixtureExtra, mixed: Float[Array, " I"]) -> Float[Array, " I"]:
+    """Return the recalibrated probability that each item works.
+
+    Args:
+      extra: extra state of the mixture.
+      mixed: `mixed_logits` [I].
+
+    Returns:
+      [I], 0 where an item is absent.
+    """
+    return jnp.where(jnp.isfinite(mixed), recalibrate(extra.outer, jnp.exp(mixed)), 0)
+
+
 def update_weights(
     blend: Blend, extra: MixtureExtra, predicted: Float[Array, "G *k"], y: Float[Array, "*k"]
 ) -> MixtureExtra:
-    """Update weights, losses and calibration by the reward of a round, but not the rows.
+    """Update weights, losses and calibrations by the reward of a round, but not the rows.
 
     Args:
       blend: structure with alpha, beta, floor and the prior.
@@ -393,8 +419,8 @@ def update_weights(
       predicted: `expert_logits` of the item shown [G], or of each of k items [G, k].
       y: rewards [] or [k].
     """
-    floor = blend.floor
-    p = jnp.clip(jax.vmap(calibrate)(extra.calibration.line, predicted), floor, 1 - floor)
+    floor, each = blend.floor, jax.vmap(calibrate)(extra.calibration.line, predicted)
+    p = jnp.clip(each, floor, 1 - floor)
     log_p = jax.vmap(lambda p: (y * jnp.log(p) + (1 - y) * jnp.log1p(-p)).sum())(p)
     joint = extra.log_weights + log_p
     new_losses = -jnp.concatenate([jax.nn.logsumexp(joint)[None], log_p])
@@ -410,6 +436,7 @@ def update_weights(
         rounding=rounding,
         calibration=jax.vmap(newton_step, (0, 0, None))(extra.calibration, predicted, y),
         sure=extra.sure + sure.reshape(2, -1).sum(axis=1).astype(extra.sure.dtype),
+        outer=learn(extra.outer, jnp.tensordot(jnp.exp(extra.log_weights), each, 1), y),
     )
 
 

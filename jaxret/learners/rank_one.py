@@ -407,6 +407,7 @@ def coefficients(
             raise ValueError(f"{estimator.name!r} is an oracle: it needs Feedback.labels")
         target = over_items.one_hot(feedback.labels, z, axis) * jnp.isfinite(z)
         target = target / jnp.maximum(over_items.total(target, axis), 1.0)
+        target = jnp.where((feedback.labels >= 0).any(), target, probs)  # no right item: stay
     none_shown = Observation(
         probs=probs,
         chosen=jnp.zeros_like(z),

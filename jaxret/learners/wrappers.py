@@ -3,13 +3,16 @@
     with_query_map(greedy(), rate=3.0)                  also learns a map of the queries
     with_preconditioner(greedy(), by_row())             changes the length or direction of steps
     with_exploration(greedy(), epsilon=0.05)            shows a random item in a share of the rounds
+    with_confidence(greedy())                           also learns how probable it is that it works
+    abstaining(mixture(), at_least=0.5)                 shows nothing where that is improbable
 
 `jaxret.learners.replay.with_experience_replay`, `jaxret.learners.offsets.with_lexical` and
-``with_balance``, `jaxret.learners.memory.with_memory` and `jaxret.learners.guarded.guarded` are
-wrappers too. Wrappers compose; experience replay must come after a query map or a preconditioner,
-which need a rank-one learner, and a memory after both, but before exploration or a guard. A
-query map that is updated once in B rounds (``map_every``, a multiple of 8) keeps the blocked form,
-and so do preconditioning by row and experience replay (`jaxret.simulation.blocked.simulate`).
+``with_balance``, `jaxret.learners.memory.with_memory`, `jaxret.learners.confidence.with_confidence`
+and ``abstaining``, and `jaxret.learners.guarded.guarded` are wrappers in files of their own.
+Wrappers compose; experience replay must come after a query map or a preconditioner, which need a
+rank-one learner, and a memory after both, but before exploration or a guard. A query map that is
+updated once in B rounds (``map_every``, a multiple of 8) keeps the blocked form, and so do
+preconditioning by row and experience replay (`jaxret.simulation.blocked.simulate`).
 
 Letters: I items, d width.
 """
@@ -21,7 +24,7 @@ import jax
 from jaxtyping import Array, Float
 
 from jaxret.learners import learner as contract
-from jaxret.learners.learner import ChangeRows, Learner
+from jaxret.learners.learner import ChangeRows, Learner, PerItem
 from jaxret.learners.rank_one import Rule, from_rule, rule_of
 from jaxret.rules import policies, query_maps
 from jaxret.rules.preconditioners import Preconditioner
@@ -39,12 +42,15 @@ class Wrapped(NamedTuple):
       rewrap: (state, new state of the inner learner) -> new state.
       own_rows: (state, change) -> state with the change applied to the wrapper's own rows; None:
         the wrapper has none.
+      confidence: (state, query) -> probability [I] that each item works, calibrated by the wrapper
+        (`jaxret.learners.confidence`); None: that of the inner learner, if it has one.
     """
 
     inner: Learner
     unwrap: Callable[[State], State]
     rewrap: Callable[[State, State], State]
     own_rows: Callable[[State, ChangeRows], State] | None = None
+    confidence: PerItem | None = None
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
         """Apply a function [I, d] -> [I', d] to the rows of both learners."""
@@ -68,6 +74,7 @@ def wrap(
     unwrap: Callable[[State], State] = lambda state: state,
     rewrap: Callable[[State, State], State] = lambda state, new: new,
     own_rows: Callable[[State, ChangeRows], State] | None = None,
+    confidence: PerItem | None = None,
     **changes: Any,
 ) -> Learner:
     """Build a learner that forwards to another learner all fields that are not replaced.
@@ -79,6 +86,8 @@ def wrap(
       rewrap: (state, new state of the inner learner) -> new state.
       own_rows: (state, change) -> state with the change applied to the wrapper's own rows; None:
         the wrapper has none.
+      confidence: (state, query) -> calibrated probability [I] that each item works; None: that of
+        the inner learner.
       **changes: fields of the new learner (``init``, ``act``, ``update``, ..).
     """
 
@@ -97,7 +106,7 @@ def wrap(
         "scores": forward(inner.scores),
         "logits": forward(inner.logits),
         "probabilities": forward(inner.probabilities),
-        "structure": Wrapped(inner, unwrap, rewrap, own_rows),
+        "structure": Wrapped(inner, unwrap, rewrap, own_rows, confidence),
         "facts": inner.facts._replace(origin=None),
     }
     return Learner(name=name, **{**fields, **changes})

@@ -110,8 +110,15 @@ def require_task(theta: ArrayLike, queries: ArrayLike, labels: ArrayLike) -> Non
         raise ValueError(f"query {row} has the labels {found}: outside -1 .. {items - 1}")
 
 
-def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
+def require_labels(
+    labels: Int[np.ndarray, "N L"], num_items: int, *, none_right: bool = False
+) -> None:
     """Raise ValueError for the first query with invalid labels.
+
+    Args:
+      labels: [N, L], -1 pads.
+      num_items: number of items.
+      none_right: whether queries may have no label, which means that no item is right.
 
     Raises:
       ValueError: if a query has no label, a label outside ``[-1, num_items)``, or a label twice.
@@ -121,7 +128,7 @@ def require_labels(labels: Int[np.ndarray, "N L"], num_items: int) -> None:
     repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     outside = (labels < -1) | (labels >= num_items)
     problems = {
-        "has no label; drop it or give it one": (labels < 0).all(axis=1),
+        "has no label; drop it or give it one": (labels < 0).all(axis=1) & (not none_right),
         f"has a label outside [-1, {num_items})": outside.any(axis=1),
         "names a label twice": repeated.any(axis=1),
     }

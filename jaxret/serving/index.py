@@ -3,6 +3,7 @@
     index = Index(greedy(), task)
     ticket = index.search("is the 8:40 to Basel late?", k=3)      ids and scores, best first
     index.feedback(ticket, worked=True)                          on the first; item= for another
+    index.search(.., at_least=0.5)               no tools where none is likely enough to work
     index.add(ids, texts); index.remove(ids); index.redescribe(ids, texts, how="carry")
     index.save(folder); index = Index.load(folder)
     Index(greedy(), task, log="log.jsonl")                       logs searches and feedback
@@ -29,6 +30,7 @@ from jaxtyping import Float, Int
 
 from jaxret import logs
 from jaxret.encoders import Encoder
+from jaxret.learners.confidence import confidence, is_calibrated, require_calibrated
 from jaxret.learners.learner import Learner, query_for
 from jaxret.learners.rank_one import position_probabilities
 from jaxret.logs import LogWriter
@@ -48,12 +50,16 @@ class Ticket(NamedTuple):
       ids: k tools, the learner's choice first.
       scores: scores of the tools.
       propensities: probability that the first tool is chosen, and each other one on the ticket.
+      confidence: probability that the first tool works, calibrated by the feedback so far; None for
+        a learner that does not predict it (`jaxret.learners.confidence`). An empty ticket has that
+        of the tool that was withheld.
     """
 
     number: int
     ids: list[str]
     scores: list[float]
     propensities: list[float]
+    confidence: float | None = None
 
 
 class Index(LiveCatalogue):
@@ -87,6 +93,7 @@ class Index(LiveCatalogue):
         query: str | Float[ArrayLike, " d"],
         k: int = 1,
         prior: Mapping[str, float] | None = None,
+        at_least: float | None = None,
     ) -> Ticket:
         """Find tools for a text or a vector.
 
@@ -95,19 +102,28 @@ class Index(LiveCatalogue):
           k: tools on the ticket; fewer if fewer are available.
           prior: score of each tool id, for a learner that reads prior scores; tools left out have
             0. None: the match of the words of a text.
+          at_least: smallest confidence in [0, 1] with which tools are returned; below it the ticket
+            is empty and closed, and is not logged. None: tools are always returned.
 
         Raises:
-          ValueError: if the width of the query differs, k is below the learner's slate, or prior
-            scores are missing.
+          ValueError: if the width of the query differs, k is below the learner's slate, prior
+            scores are missing, or ``at_least`` is given and the learner has no confidence.
         """
         require("k", k, ">= 1", lambda x: x >= 1)
+        if at_least is not None:
+            require("at_least", at_least, "in [0, 1]", lambda x: 0 <= x <= 1)
+            require_calibrated(self.learner)
         vector = self._encode([query], "query")[0]
         if not self._available.any():
             raise ValueError("the catalogue is empty: add tools first")
         key = jax.random.fold_in(jax.random.key(self.seed), self.next_ticket)
         asked = query_for(self.learner, vector, self._prior(query, prior))
         answer = jax.device_get(self._search(self.state, jax.tree.map(jnp.asarray, asked), key))
-        (items, propensity), scores, p, by_position = answer
+        (items, propensity), scores, p, by_position, sure = answer
+        sure = None if sure is None else float(sure)
+        if sure is not None and sure < (at_least or 0.0):
+            self.next_ticket += 1
+            return Ticket(self.next_ticket - 1, [], [], [], sure)
         own = {int(row): float(x) for row, x in reversed([*zip(items, propensity, strict=True)])}
         own = {
             row: own[row] for row in dict.fromkeys(items.tolist())
@@ -121,11 +137,11 @@ class Index(LiveCatalogue):
         ids, number = [self.names[row] for row in rows], self.next_ticket
         if self.log is not None:
             positions = [*by_position[: len(own)].tolist(), *(1.0 for _ in rest)]
-            line = logs.shown(number, vector, ids, positions, int(self.state.t))
+            line = logs.shown(number, vector, ids, positions, int(self.state.t), sure)
             self.log.append([line | self._logged_prior(asked)])
         self.next_ticket = number + 1
         self.tickets[number] = Open(asked, rows, propensities)
-        return Ticket(number, ids, [float(scores[row]) for row in rows], propensities)
+        return Ticket(number, ids, [float(scores[row]) for row in rows], propensities, sure)
 
     def feedback(self, ticket: Ticket, worked: float, item: str | None = None) -> None:
         """Learn from the outcome of a ticket; refused feedback leaves the ticket open.
@@ -137,10 +153,14 @@ class Index(LiveCatalogue):
 
         Raises:
           ValueError: if the reward is outside [0, 1], the item is not on the ticket, the ticket was
-            answered before or is of another index, or a probability is unknown.
+            answered before, is empty or is of another index, or a probability is unknown.
         """
         reward = float(worked)
         require("worked", reward, "in [0, 1]", lambda x: 0 <= x <= 1)
+        if not ticket.ids:
+            raise ValueError(
+                f"ticket {ticket.number} is empty: no tool was used, none can be judged"
+            )
         if (answered := self.tickets.get(ticket.number)) is None:
             raise ValueError(f"ticket {ticket.number} is not open: it was answered before")
         query, rows, propensities = answered
@@ -242,7 +262,9 @@ def _search_of(learner: Learner) -> Callable[..., Any]:
         slate = learner.act(state, query, key)
         scores = learner.scores(state, jax.tree.map(lambda x: x[None], query))[0]
         p = None if learner.probabilities is None else learner.probabilities(state, query)
-        return slate, scores, p, position_probabilities(learner, state, query, slate)
+        works = confidence(learner, state, query) if is_calibrated(learner) else None
+        sure = None if works is None else works[slate.items[0]]
+        return slate, scores, p, position_probabilities(learner, state, query, slate), sure
 
     return search
 

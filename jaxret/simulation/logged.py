@@ -123,6 +123,7 @@ class LoggedSimulation(Simulation):
         _require_rounds(writer, first)
         ids, lines = self.task.ids, []
         rounds = np.flatnonzero(order >= 0)[writer.lines - first :]
+        _require_tools(trace.item[rounds])
         queries = self._queries(first + rounds, order[rounds])
         # The version of a learner under interventions is not recorded.
         known = not intervenes(self.environment)
@@ -131,7 +132,8 @@ class LoggedSimulation(Simulation):
             items = list(dict.fromkeys(slates.items[i].tolist()))
             slate, positions = [ids[item] for item in items], slates.by_position[i, : len(items)]
             version = first + i if known else None
-            shown = logs.shown(first + i, query, slate, positions.tolist(), version)
+            sure = trace.confidence[i]
+            shown = logs.shown(first + i, query, slate, positions.tolist(), version, sure)
             used = ids[trace.item[i]], trace.propensity[i], trace.reward[i]
             lines.append(shown | logs.answered(first + i, *used))
         writer.append(lines)
@@ -181,6 +183,14 @@ def _shows_several(learner: Learner, task: Task) -> bool:
 
     slate = jax.eval_shape(act, jnp.asarray(task.theta), jax.random.key(0))
     return len(slate.items) > 1
+
+
+def _require_tools(items: Int[np.ndarray, " n"]) -> None:
+    if (items < 0).any():
+        raise ValueError(
+            "a log has no line for an empty answer: simulate the learner without jr.abstaining, "
+            "and choose the threshold from its log with jr.threshold"
+        )
 
 
 def _require_rounds(writer: LogWriter, rounds: int) -> None:

@@ -24,7 +24,7 @@ One round of ``jr.greedy()``, in the order of its calls: this file, `jaxret.lear
 eight files. Helpers that do what their names say: `jaxret.runtime.over_items` (softmax, argmax,
 one-hot), `jaxret.rules.schedules.constant` (factor 1), `jaxret.learners.learner.where_observed`
 (keeps the old state if no feedback came, and advances ``t``), `jaxret.simulation.trace.measure`
-(measures, changes nothing).
+(measures, changes nothing), `jaxret.learners.confidence.is_calibrated` (False for ``greedy``).
 
 Letters: T rounds, k items shown, I items.
 """
@@ -45,8 +45,9 @@ from jaxret.environments.environment import (
     respond,
     with_interventions,
 )
+from jaxret.learners.confidence import confidence, is_calibrated
 from jaxret.learners.learner import Learner, query_for
-from jaxret.simulation.trace import measure, reported
+from jaxret.simulation.trace import measure, of_item, reported
 from jaxret.types import PRNGKey, Slate, State, Stream, Trace
 
 
@@ -152,6 +153,7 @@ def learn(
     before = state._replace(available=available_at(environment, state.t, available))
     asked = asked_at(learner, environment, state.t, query, stream)
     logits = None if learner.logits is None else learner.logits(before, asked)
+    p = confidence(learner, before, asked) if is_calibrated(learner) else None
     seen = feedback._replace(labels=labels) if learner.facts.oracle else feedback
     new = learner.update(before, asked, choice, seen)
     trace = Trace(
@@ -159,6 +161,7 @@ def learn(
         reward=reported(feedback),
         success=success,
         **measure(logits, labels)._asdict(),
+        confidence=of_item(p, choice.item),
     )
     return new._replace(available=available), trace
 

@@ -46,6 +46,24 @@ def reported(feedback: Feedback) -> Float[Array, ""]:
     return jnp.where(feedback.observed, feedback.reward, jnp.nan)
 
 
+def of_item(
+    p: Float[Array, " I"] | None, item: Int[Array, ""], axis: Axis = None
+) -> Float[Array, ""]:
+    """Return the calibrated probability of an item, NaN without one and for an empty answer.
+
+    Args:
+      p: probability that each item works [I]; None for a learner that does not predict it.
+      item: position of the item in the catalogue, or -1.
+      axis: the mesh axis of the items, or None.
+
+    Returns:
+      [].
+    """
+    if p is None:
+        return jnp.asarray(jnp.nan)
+    return jnp.where(item < 0, jnp.nan, over_items.take(p, jnp.maximum(item, 0), axis))
+
+
 def measure(
     logits: Float[Array, " I"] | None, labels: Int[Array, " L"], axis: Axis = None
 ) -> Measured:

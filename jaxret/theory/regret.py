@@ -192,9 +192,14 @@ def start_of(run: Run) -> Task:
     """Return the task of a run with Theta_1 projected and without absent tools.
 
     Raises:
-      ValueError: if queries, labels or tools changed.
+      ValueError: if queries, labels or tools changed, or a query has no right tool.
     """
     environment, task = run.environment, run.task
+    if none := int((~task.answerable).sum()):
+        raise ValueError(
+            f"{none:,} queries of {task.name} have no right tool, and so no loss: regret and its "
+            "bounds are for task.select(task.answerable)"
+        )
     if tools_change(environment) or effects_with(environment, "queries_at", "labels_at"):
         raise ValueError(
             f"queries, labels or tools changed while {run.name} ran: regret is against one Theta, "

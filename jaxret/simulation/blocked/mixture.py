@@ -22,6 +22,7 @@ from jaxret.learners.mixture import (
     Blend,
     ExpertRows,
     MixtureExtra,
+    confidence_of,
     expert_logits,
     expert_state,
     is_frozen,
@@ -137,6 +138,10 @@ class MixtureKernel(Kernel):
         frozen = [z if is_frozen(kind) else () for kind, z in zip(self.blend.kinds, z, strict=True)]
         mixed = mixed_logits(carry.mixed, predicted, turn.available)
         return mixed, (predicted, computed, frozen)
+
+    def confidence(self, carry: Carry, logits: Float[Array, " I"]) -> Float[Array, " I"]:
+        """Recalibrate the mixed probabilities."""
+        return confidence_of(carry.mixed, logits)
 
     def learn(
         self,

@@ -32,7 +32,7 @@ from jaxret.rules.offsets import dense
 from jaxret.rules.policies import Policy
 from jaxret.runtime.over_items import Axis
 from jaxret.simulation.scan import round_keys
-from jaxret.simulation.trace import measure, reported
+from jaxret.simulation.trace import measure, of_item, reported
 from jaxret.types import Choice, Feedback, Prior, PRNGKey, State, Stream, Trace
 
 
@@ -108,6 +108,18 @@ class Kernel(Protocol):
           Logits [I], and intermediate values for `learn`.
         """
         ...
+
+    def confidence(self, carry: Any, logits: Float[Array, " I"]) -> Float[Array, " I"] | None:
+        """Compute the calibrated probability that each item works; None unless it is predicted.
+
+        Args:
+          carry: carry of the tile before the round.
+          logits: logits of the round [I].
+
+        Returns:
+          [I], or None.
+        """
+        return None
 
     def learn(
         self,
@@ -199,9 +211,12 @@ def run_block(
         first, now = xs
         lines, fresh = kernel.open(constants, carry, first, tile)
         play = partial(_play, kernel, oracle, environment, state.available, axis, lines)
-        fresh, (logits, choice, reward, success) = lax.scan(play, fresh, (jnp.arange(tile), now))
+        fresh, (logits, choice, reward, success, sure) = lax.scan(
+            play, fresh, (jnp.arange(tile), now)
+        )
         info = jax.vmap(lambda z, labels: measure(z, labels, axis))(logits, now.labels)
-        trace = Trace(**choice._asdict(), reward=reward, success=success, **info._asdict())
+        played = {"reward": reward, "success": success, "confidence": sure}
+        trace = Trace(**choice._asdict(), **played, **info._asdict())
         return kernel.close(carry, fresh, first), trace
 
     played = rounds._replace(prior=None, scores=None)
@@ -229,9 +244,10 @@ def _play(
     logits, computed = kernel.logits(carry, lines, turn, axis)
     slate = kernel.policy.show(act_key, logits, axis)
     choice, feedback, success = respond(environment, respond_key, slate, now.labels, now.query)
+    sure = of_item(kernel.confidence(carry, logits), choice.item, axis)
     seen = feedback._replace(labels=now.labels) if oracle else feedback
     carry = kernel.learn(carry, lines, turn, computed, choice, seen, axis)
-    return carry, (logits, choice, reported(feedback), success)
+    return carry, (logits, choice, reported(feedback), success, sure)
 
 
 def _rounds(

@@ -1,0 +1,232 @@
+"""Calibrated probabilities against NumPy, and answers that may be empty."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+import jaxret as jr
+from jaxret.environments.feedback import censored_by_success
+from jaxret.learners.confidence import is_calibrated
+from jaxret.learners.mixture import mixture
+from jaxret.learners.recalibration import FORGET, TRUST, first_recalibration, learn, recalibrate
+from jaxret.testing import check_learner
+from jaxret.types import Choice, Feedback
+
+TAUS = [0.05, 0.3]
+
+
+@pytest.fixture(scope="module")
+def half_right(request):
+    """Make a task in which no tool is right for every second query."""
+    rng = np.random.default_rng(5)
+    theta = rng.normal(size=(6, 4))
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    labels = rng.integers(6, size=80)
+    queries = theta[labels] + 0.4 * rng.normal(size=(80, 4))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    labels = np.stack([labels, np.full(80, -1)], axis=1)
+    labels[1::2] = -1
+    return jr.Task.from_arrays(theta, queries, labels, none_right=True, name="half")
+
+
+def experts():
+    return mixture([jr.grid(jr.frozen, tau=TAUS)])
+
+
+class ByHand:
+    """Online beta calibration in float64."""
+
+    def __init__(self):
+        self.line, self.precision = np.array([1.0, 1.0, 0.0]), TRUST * np.eye(3)
+
+    def features(self, p):
+        p = np.clip(p, 1e-4, 1 - 1e-4)
+        return np.array([np.log(p), -np.log(1 - p), 1.0])
+
+    def predict(self, p):
+        return expit(self.features(p) @ self.line)
+
+    def learn(self, p, y):
+        x, q = self.features(p), self.predict(p)
+        precision = self.precision + q * (1 - q) * np.outer(x, x)
+        self.line = self.line + np.linalg.solve(precision, (y - q) * x)
+        self.line[:2] = np.maximum(self.line[:2], 0.01)
+        self.precision = (1 - FORGET) * precision + FORGET * TRUST * np.eye(3)
+
+
+def test_recalibration_is_the_newton_step_by_hand():
+    rng, by_hand = np.random.default_rng(0), ByHand()
+    now = first_recalibration(jnp.float32)
+    assert recalibrate(now, jnp.float32(0.3)) == pytest.approx(0.3, abs=1e-6)
+    for p in rng.random(60):
+        y = float(rng.random() < p**2)
+        assert recalibrate(now, jnp.float32(p)) == pytest.approx(by_hand.predict(p), abs=2e-4)
+        now = learn(now, jnp.float32(p), jnp.float32(y))
+        by_hand.learn(p, y)
+    np.testing.assert_allclose(now.line, by_hand.line, atol=2e-3)
+    grid = np.asarray(recalibrate(now, jnp.linspace(0.001, 0.999, 50)))
+    assert (np.diff(grid) > 0).all()
+    assert grid[25] < 0.4  # the bits come with probability p squared
+
+
+def test_several_bits_of_a_round_are_one_step():
+    p, y = np.array([0.2, 0.7]), np.array([1.0, 0.0])
+    now = learn(first_recalibration(jnp.float32), jnp.asarray(p), jnp.asarray(y))
+    x = np.stack([np.log(p), -np.log(1 - p), np.ones(2)], axis=1)
+    precision = TRUST * np.eye(3) + (x.T * (p * (1 - p))) @ x
+    line = np.array([1.0, 1.0, 0.0]) + np.linalg.solve(precision, x.T @ (y - p))
+    np.testing.assert_allclose(now.line, line, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["scan", "blocked"])
+def test_a_mixture_reports_its_mixed_probability_before_each_bit(half_right, form):
+    run = jr.simulate(experts(), half_right, form=form)
+    assert run.form == form
+    outer = ByHand()
+    lines, precisions = np.tile([1.0, 0.0], (2, 1)), np.tile(10 * np.eye(2), (2, 1, 1))
+    weights = np.full(2, 0.5)
+    for t, query in enumerate(run.order[0]):
+        z = half_right.theta.astype(float) @ half_right.queries[query].astype(float)
+        p = np.stack([softmax(z / tau) for tau in TAUS])
+        odds = np.log(p) - np.log1p(-p)
+        each = expit(lines[:, :1] * odds + lines[:, 1:])
+        item = run.trace.item[0, t]
+        assert item == (weights @ each).argmax()
+        mixed, y = float(weights @ each[:, item]), float(run.trace.success[0, t])
+        assert run.trace.confidence[0, t] == pytest.approx(outer.predict(mixed), abs=5e-3)
+        outer.learn(mixed, y)
+        sure = np.clip(each[:, item], 1e-3, 1 - 1e-3)
+        for g in range(2):
+            x, q = np.array([odds[g, item], 1.0]), each[g, item]
+            precisions[g] += q * (1 - q) * np.outer(x, x)
+            step = np.linalg.solve(precisions[g], (y - q) * x)
+            lines[g] = np.maximum(lines[g] + step, [0.1, -np.inf])
+        weights = weights * np.where(y, sure, 1 - sure)
+        weights = 0.99 * weights / weights.sum() + 0.01 * 0.5
+    assert t == 79
+
+
+def test_the_confidence_changes_nothing_that_is_shown_or_learnt(half_right):
+    run = jr.simulate(experts(), half_right)
+    state = run.state(0)
+    other = state._replace(extra=state.extra._replace(outer=first_recalibration(jnp.float32)))
+    query = jnp.asarray(half_right.queries[0])
+    for one in (run.learner.logits, lambda s, q: run.learner.scores(s, q[None])):
+        np.testing.assert_array_equal(one(state, query), one(other, query))
+    assert not np.allclose(*(jr.confidence(run.learner, s, query) for s in (state, other)))
+
+
+def test_a_wrapper_calibrates_any_softmax(half_right):
+    learner = jr.with_confidence(jr.greedy(tau=0.2, eta=0.02))
+    run, plain = (
+        jr.simulate(one, half_right, form="scan") for one in (learner, jr.greedy(tau=0.2, eta=0.02))
+    )
+    np.testing.assert_array_equal(run.trace.item, plain.trace.item)
+    np.testing.assert_allclose(run.states.theta, plain.states.theta, atol=1e-5)
+    assert np.isnan(plain.trace.confidence).all()
+    by_hand, inner, state = ByHand(), jr.greedy(tau=0.2, eta=0.02), None
+    state = inner.init(jnp.asarray(half_right.theta))
+    for t, query in enumerate(run.order[0]):
+        asked, item = jnp.asarray(half_right.queries[query]), run.trace.item[0, t]
+        p = softmax(np.asarray(inner.logits(state, asked), float))[item]
+        assert run.trace.confidence[0, t] == pytest.approx(by_hand.predict(p), abs=5e-3)
+        y = run.trace.reward[0, t]
+        by_hand.learn(p, y)
+        choice = Choice(jnp.asarray(item), jnp.asarray(run.trace.propensity[0, t]))
+        state = inner.update(state, asked, choice, Feedback(jnp.asarray(y)))
+
+
+def test_they_satisfy_the_contract():
+    check_learner(jr.abstaining(jr.with_confidence(jr.greedy(tau=0.3, eta=0.01)), at_least=0.0))
+
+
+def test_wrappers_keep_the_confidence(half_right):
+    query = jnp.asarray(half_right.queries[0])
+    for learner in (
+        jr.with_confidence(jr.greedy(tau=0.3, eta=0.01)),
+        jr.with_exploration(experts(), 0.2),
+        jr.guarded(experts(), budget=1000),
+        jr.abstaining(experts(), at_least=0.0),
+    ):
+        assert is_calibrated(learner)
+        state = learner.init(jnp.asarray(half_right.theta))
+        p = np.asarray(jr.confidence(learner, state, query))
+        assert p.shape == (6,)
+        assert ((p > 0) & (p < 1)).all()
+        gone = np.asarray(
+            jr.confidence(learner, state._replace(available=jnp.arange(6) > 0), query)
+        )
+        assert gone[0] == 0
+        assert (gone[1:] > 0).all()
+
+
+@pytest.mark.parametrize("form", ["scan", "blocked"])
+def test_rounds_without_feedback_do_not_calibrate(half_right, form):
+    none = jr.Environment(censoring=censored_by_success(after_success=1.0, after_failure=1.0))
+    run = jr.simulate(experts(), half_right, environment=none, form=form)
+    np.testing.assert_array_equal(run.states.extra.outer.line, [[1.0, 1.0, 0.0]])
+
+
+def test_an_oracle_stays_as_it_is_where_no_tool_is_right(half_right):
+    nothing = half_right.select(~half_right.answerable)
+    for learner in (jr.full_information(), jr.oracle(map_every=8, lexical=None)):
+        run = jr.simulate(learner, nothing)
+        first = learner.init(jnp.asarray(nothing.theta)).theta
+        np.testing.assert_allclose(run.states.theta[0], first, atol=1e-6)
+
+
+@pytest.mark.parametrize("reward", [None, 0.7])
+def test_an_empty_answer_is_right_where_no_tool_is(half_right, reward):
+    environment = jr.Environment(empty_reward=reward)
+    learner = jr.abstaining(experts(), at_least=0.25)
+    run = jr.simulate(learner, half_right, environment=environment)
+    item, right = run.trace.item[0], half_right.answerable[run.order[0]]
+    empty = item == -1
+    assert 10 < empty.sum() < 70
+    assert (empty & ~right).any()
+    assert (empty & right).any()
+    np.testing.assert_array_equal(run.trace.success[0][empty], ~right[empty])
+    given = np.where(right, 0, 0.0 if reward is None else reward)
+    np.testing.assert_allclose(run.trace.reward[0][empty], given[empty])
+    labels = half_right.labels[run.order[0]]
+    np.testing.assert_array_equal(
+        run.trace.success[0][~empty], (labels == item[:, None]).any(axis=1)[~empty]
+    )
+    assert np.isnan(run.trace.confidence[0][empty]).all()
+    assert (run.trace.confidence[0][~empty] >= 0.25).all()
+
+
+def test_nothing_is_learnt_from_an_empty_answer(half_right):
+    never = jr.abstaining(experts(), at_least=1.0)
+    run = jr.simulate(never, half_right, environment=jr.Environment(empty_reward=1.0))
+    assert (run.trace.item == -1).all()
+    first = never.init(jnp.asarray(half_right.theta))
+    np.testing.assert_array_equal(run.states.extra.log_weights[0], first.extra.log_weights)
+    np.testing.assert_array_equal(run.states.extra.outer.line[0], first.extra.outer.line)
+    assert run.states.t[0] == 80
+    always = jr.abstaining(experts(), at_least=0.0)
+    runs = [jr.simulate(one, half_right, form="scan") for one in (always, experts())]
+    np.testing.assert_array_equal(runs[0].trace.item, runs[1].trace.item)
+
+
+def test_what_cannot_be_is_refused(half_right, tmp_path):
+    query = jnp.zeros(4)
+    greedy, state = jr.greedy(), jr.greedy().init(jnp.asarray(half_right.theta))
+    with pytest.raises(ValueError, match=r"'greedy' does not say .*jr.with_confidence"):
+        jr.confidence(greedy, state, query)
+    with pytest.raises(ValueError, match="'greedy' does not say how probable"):
+        jr.abstaining(greedy)
+    with pytest.raises(ValueError, match=r"at_least must be in \[0, 1\], got 2"):
+        jr.abstaining(experts(), at_least=2)
+    with pytest.raises(ValueError, match="'mixture' is calibrated already"):
+        jr.with_confidence(experts())
+    with pytest.raises(ValueError, match="'linucb' has no softmax"):
+        jr.with_confidence(jr.linucb())
+    several = jr.abstaining(jr.with_confidence(jr.orag(k=2)))
+    with pytest.raises(ValueError, match="abstaining learner shows must be one, got 2"):
+        jr.simulate(several, half_right)
+    with pytest.raises(ValueError, match="a log has no line for an empty answer"):
+        jr.simulate(jr.abstaining(experts(), at_least=1.0), half_right, log=tmp_path)
+    with pytest.raises(ValueError, match=r"empty_reward must be None or in \[0, 1\], got 3"):
+        jr.simulate(experts(), half_right, environment=jr.Environment(empty_reward=3))
