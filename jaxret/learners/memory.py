@@ -93,7 +93,7 @@ class Counts(NamedTuple):
 def with_memory(
     learner: Learner,
     *,
-    bandwidth: float = 0.05,
+    bandwidth: float = 0.01,
     strength: float = 0.3,
     discount: float = 0.5,
     capacity: int = 4096,

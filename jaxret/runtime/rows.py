@@ -67,10 +67,10 @@ def labels_of(where: str, name: str, value: Any) -> tuple[str, ...]:
       value: list of ids.
 
     Raises:
-      ValueError: if the value is not a list with an id, such as a single string, whose letters
-        would be read as ids.
+      ValueError: if the value is not a list, such as a single string, whose letters would be read
+        as ids.
     """
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, list):
         listed = [value] if isinstance(value, str | int) else ["tool_id"]
         raise ValueError(
             f"{where}: the labels of query {name!r} must be a list of tool ids, such as "
