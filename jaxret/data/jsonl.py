@@ -41,7 +41,7 @@ def load(
     folder = existing(path, "a folder with tools.jsonl and queries.jsonl")
     files = [folder / "tools.jsonl", *(folder / file for file in extra)]
     tools = chain.from_iterable(read_tools(file) for file in files)
-    queries = read_queries(folder / "queries.jsonl")
+    queries = read_queries(folder / "queries.jsonl", none_right=none_right)
     title = name or folder.resolve().name
     return build(title, tools, queries, unknown=unknown, empty=empty, none_right=none_right)
 
@@ -61,14 +61,19 @@ def read_tools(path: Path) -> Iterator[tuple[str, Document]]:
         yield tool, found
 
 
-def read_queries(path: Path) -> Iterator[Query]:
-    """Yield the queries; those of one ``question_index`` or ``question`` are a group."""
+def read_queries(path: Path, *, none_right: bool = False) -> Iterator[Query]:
+    """Yield the queries; those of one ``question_index`` or ``question`` are a group.
+
+    Args:
+      path: the file.
+      none_right: whether queries may have no label.
+    """
     for where, row in json_rows(path, holds="one query a line", fields=("id", "query", "labels")):
         name = id_of(where, row["id"])
         yield Query(
             id=name,
             text=query_text(row.get("instruction"), query_of(where, name, row["query"])),
-            labels=labels_of(where, name, row["labels"]),
+            labels=labels_of(where, name, row["labels"], none_right=none_right),
             group=row.get("question_index", row.get("question")),
             split=row.get("split"),
             steps=tuple(

@@ -58,19 +58,20 @@ def query_of(where: str, name: str, value: Any) -> str:
     return value
 
 
-def labels_of(where: str, name: str, value: Any) -> tuple[str, ...]:
+def labels_of(where: str, name: str, value: Any, *, none_right: bool = False) -> tuple[str, ...]:
     """Return the labels of a query.
 
     Args:
       where: file and line, for the error message.
       name: id of the query, for the error message.
       value: list of ids.
+      none_right: whether the list may be empty, which means that no tool is right.
 
     Raises:
-      ValueError: if the value is not a list, such as a single string, whose letters would be read
-        as ids.
+      ValueError: if the value is not a list with an id, such as a single string, whose letters
+        would be read as ids.
     """
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not (value or none_right):
         listed = [value] if isinstance(value, str | int) else ["tool_id"]
         raise ValueError(
             f"{where}: the labels of query {name!r} must be a list of tool ids, such as "

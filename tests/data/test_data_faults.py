@@ -136,7 +136,7 @@ def test_a_data_set_is_not_built_from_numbers():
             r"line 2: the labels of query 'q' must be .* such as \['12'\], got '12'",
         ),
         ({"labels": None}, r"line 2: the labels of query 'q' must be a list of tool ids, .*None"),
-        ({"labels": []}, "query 'q' has no labels; leave it out or label it"),
+        ({"labels": []}, r"line 2: the labels of query 'q' must be a list of tool ids, .*\[\]"),
         ({"labels": ["a", None]}, r"line 2, labels of query 'q': an id must be .*None"),
         ({"query": None}, r"line 2: the text of query 'q' must be a string .*None; leave"),
         ({"query": " "}, r"line 2: the text of query 'q' must be a string that is not blank"),
