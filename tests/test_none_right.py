@@ -113,7 +113,7 @@ def test_a_folder_may_have_queries_without_a_right_tool(tmp_path):
     task = jr.load_task("jsonl", tmp_path, encoder=None, none_right=True)
     np.testing.assert_array_equal(task.labels, [[1], [-1], [-1]])
     assert task.select([1, 2]).answerable.sum() == 0
-    with pytest.raises(ValueError, match="query '2' has no labels"):
+    with pytest.raises(ValueError, match="line 2: the labels of query '2' must be a list"):
         jr.load_task("jsonl", tmp_path, encoder=None)
     with pytest.raises(ValueError, match="'deskbank' has no option 'none_right'"):
         jr.load_task("deskbank", encoder=None, none_right=True)
