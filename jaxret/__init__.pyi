@@ -72,7 +72,7 @@ from .rules.estimators import (
 )
 from .learners.guarded import guarded as guarded
 from .serving.index import Index as Index
-from .serving.index import Ticket as Ticket
+from .serving.tickets import Ticket as Ticket
 from .learners.learner import Learner as Learner
 from .learners.minibatch import minibatch as minibatch
 from .learners.offsets import (
