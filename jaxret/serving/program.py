@@ -74,7 +74,7 @@ def on_list(
 
     Args:
       row: row of the tool.
-      ranked: the best rows, at least k - 1 of them.
+      ranked: the best rows, k of them or all.
       p: probability that each tool is chosen [I]; None: unknown.
       k: length of the list.
 
@@ -86,4 +86,6 @@ def on_list(
     above = ranked[: k - 1]  # on the list for every choice
     if row in above:
         return 1.0
+    if row not in ranked[:k]:
+        return float(p[row])  # only where it is chosen
     return float(min(1.0, p[row] + p[above].sum()))
