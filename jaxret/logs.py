@@ -395,7 +395,7 @@ def shown(
     """
     return {
         "round": int(round),
-        "query": query if isinstance(query, str) else [_number(x) for x in query],
+        "query": query if isinstance(query, str) else _numbers(query),
         "slate": list(slate),
         "propensities": [_number(p) for p in propensities],
         "version": version,
@@ -416,6 +416,11 @@ def answered(round: int, item: str, propensity: float, reward: float) -> dict[st
     """
     numbers = {"propensity": _number(propensity), "reward": _number(reward)}
     return {"round": int(round), "item": item, **numbers}
+
+
+def _numbers(vector: Any) -> list[float]:
+    """Convert a finite vector for JSON, as `_number` does each of its numbers."""
+    return [float(f"{x:.9g}") for x in np.asarray(vector, np.float64).tolist()]
 
 
 def _number(x: float) -> float | None:
