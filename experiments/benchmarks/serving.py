@@ -31,6 +31,7 @@ import numpy as np
 import jaxret as jr
 from experiments.benchmarks import machine
 from jaxret.data import deskbank
+from jaxret.encoders import TextEncoder
 
 TOOLS = (500, 43_215)
 LEARNERS = {"greedy": jr.greedy, "mixture": jr.mixture}
@@ -73,7 +74,7 @@ def quantiles(values: list[float]) -> str:
     return f"p50 {middle:8.2f}  p99 {high:8.2f} ms"
 
 
-def measure(items: int, name: str, rounds: int, texts: list[str], encoder: object) -> None:
+def measure(items: int, name: str, rounds: int, texts: list[str], encoder: TextEncoder) -> None:
     """Print the times of one learner and size."""
     theta, queries = unit(items), unit(256, seed=1)
     task = jr.Task.from_arrays(theta, queries[:1], [0], name="random")

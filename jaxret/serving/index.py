@@ -363,7 +363,7 @@ class Index(LiveCatalogue):
         listed = [program.on_list(row, ranked, p, k) for row in rest]
         propensities = [*own.values(), *listed]
         ids = [self.names[row] for row in rows]
-        vector = vector_of(query)
+        vector: Any = vector_of(query)
         key = key_of(self.identity, number, vector, ids)
         ticket = Ticket(number, ids, [float(scores[row]) for row in rows], propensities, key)
         kept = Open(query, rows, propensities, key, _now(), some)
@@ -411,7 +411,7 @@ class Index(LiveCatalogue):
         if ticket.allowed is not None:
             mask = ticket.allowed.mask(len(state.available)) & self._available
             shown = state._replace(available=mask)
-        choice = Choice(np.int32(row), dtype(ticket.propensities[position]))
+        choice = Choice._make((np.int32(row), dtype(ticket.propensities[position])))
         feedback = Feedback(dtype(reward), self._available[row])
         new = jax.block_until_ready(self._update(shown, ticket.query, choice, feedback))
         return new._replace(available=state.available)

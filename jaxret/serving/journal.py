@@ -114,7 +114,7 @@ def _query(index: Any, vector: np.ndarray, line: Mapping[str, Any]) -> Any:
     items, scores = np.full(width, -1, np.int32), np.zeros(width, np.float32)
     for place, (one, score) in enumerate(line["prior"].items()):
         items[place], scores[place] = index._row_of[one], score
-    return Query(vector, Prior(items, scores))
+    return Query._make((vector, Prior._make((items, scores))))
 
 
 def _answer(index: Any, line: Mapping[str, Any]) -> None:
