@@ -93,6 +93,8 @@ def range_of(scale: Any) -> tuple[float, float]:
 
 def items_of(log: Log) -> int | None:
     """Return the number of tools that a log knows, from the first of its fields over all tools."""
+    if log.sets is not None:
+        return log.sets.shape[1]
     if log.theta is not None:
         return len(log.theta)
     if log.available is not None:
@@ -109,7 +111,8 @@ def require_items(log: Log, name: str, items: int) -> None:
       items: number of tools of the policy.
     """
     known, largest = items_of(log), int(log.slate.max(initial=-1))
-    if known is not None and known != items:
+    spare = log.sets is not None  # of a catalogue that grows
+    if known is not None and (known > items if spare else known != items):
         raise ValueError(
             f"{name} has {items} tools and the log {known}: they must be the same, in the same "
             "order"

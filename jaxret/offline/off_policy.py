@@ -15,7 +15,8 @@ For slates the policy is assumed to draw like the log's policy: position by posi
 probabilities, without replacement, ``pi(a_j | above) = pi_{a_j} / (1 - sum of pi above)``. The
 product over all positions is valid for any reranker that picks the used item. With ``cascade`` the
 product ends at the used position (McInerney et al. 2020): it has fewer factors, and is valid if the
-outcome at a position depends only on the items up to that position.
+outcome at a position depends only on the items up to that position. Lists of a live index, of which
+the first tool alone is drawn, are weighted as `jaxret.offline.lists` says.
 
 A round contains no information about a tool that could not be shown in it: if the log shows its
 tool with probability 1 and the policy does not, the log has no support for the policy, and its
@@ -42,6 +43,7 @@ from jaxret.logs import Log, take
 from jaxret.offline import estimators, intervals, reward_model
 from jaxret.offline.checked import SCALE, checked, range_of
 from jaxret.offline.intervals import ConfidenceSequence
+from jaxret.offline.lists import CERTAIN, list_weights, without_rest
 from jaxret.offline.snapshots import (
     PolicyLike,
     Snapshot,
@@ -56,7 +58,6 @@ CLIP = 10.0  # M: the largest weight of clipped IPS
 TRUNCATION = 3.0  # h: the model's largest contribution to a term of DR's interval
 FEW = 200.0  # effective rounds below which a bootstrap is unreliable
 MISSED = 0.1  # distance of the mean weight from 1 above which the log lacks heavy weights
-CERTAIN = 1 - 1e-6  # a float32 probability that counts as 1
 
 
 class Value(NamedTuple):
@@ -154,7 +155,7 @@ def off_policy(
         scale.
     """
     require("alpha", alpha, "in (0, 1)", lambda x: 0 < x < 1)
-    log, groups = checked(log, scale), as_number(groups)
+    log, groups = without_rest(checked(log, scale)), as_number(groups)
     if logging is not None and log.probabilities is None:
         log = with_probabilities(log, logging)
     name, found_policy, of_tool = "the policy", policy_of(log, policy), None
@@ -340,14 +341,18 @@ def go_through(
     found = Rounds(*np.full((len(Rounds._fields), log.rounds), np.nan))
     found = found._replace(reward=np.asarray(log.reward, np.float64))
     one, bare, seen = log.slate.shape[1] == 1, 0, []
+    lists = log.listed is not None
     for part in reward_model.blocks(log.rounds):
         some, pi = take(log, part), target.probabilities(part)
-        weight, without = importance_weights(some, pi, cascade=cascade)
+        scores = target.scores(part) if target.scores and (one or lists) else None
+        if lists:
+            weight, without = list_weights(some, pi, scores)
+        else:
+            weight, without = importance_weights(some, pi, cascade=cascade)
         found.weight[part], bare = weight, bare + int(without.sum())
         if not one:
             continue
         rows, past = np.arange(len(pi)), slice(0, part.start)
-        scores = None if target.scores is None else target.scores(part)
         sight = reward_model.features(scores, pi.shape)
         used = np.concatenate(seen) if seen else sight[:0, 0]
         fitted = reward_model.fit(used, log.item[past], found.reward[past], pi.shape[1])
@@ -372,7 +377,8 @@ def go_through(
         raise ValueError(
             f"the log has no support for the policy: in {bare:,} of {log.rounds:,} rounds it shows "
             "for certain what the policy might not, so let what serves explore, as "
-            "jr.with_exploration(learner, epsilon=0.05) does, before its log evaluates others"
+            "jr.with_exploration(learner, epsilon=0.05) does (in a live index jr.Index("
+            "jr.with_exploration(learner), ..)), before its log evaluates others"
         )
     return found
 

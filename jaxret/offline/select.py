@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from jaxret.learners.learner import Learner
 from jaxret.logs import Log, take
 from jaxret.offline.checked import SCALE, checked, range_of
+from jaxret.offline.lists import without_rest
 from jaxret.offline.off_policy import OffPolicy, Value, answered_rounds, evaluate, on_scale
 from jaxret.offline.snapshots import Snapshot, target, warm_start, with_probabilities
 from jaxret.runtime.validate import require, require_different
@@ -89,6 +90,7 @@ def select(
     require("the rounds of the log", log.rounds, ">= 4", lambda n: n >= 4)
     names = [(x.learner if isinstance(x, Snapshot) else x).name for x in learners]
     require_different("the learners' names", names)
+    log = without_rest(log)
     if logging is not None and log.probabilities is None:
         log = with_probabilities(log, logging)
     half = log.rounds // 2

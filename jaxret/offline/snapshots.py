@@ -28,11 +28,11 @@ from jaxret.learners.learner import (
     PerItem,
     query_for,
     require_prior_width,
-    vector_of,
 )
 from jaxret.learners.rank_one import rule_of
 from jaxret.logs import Log, take
 from jaxret.offline.checked import SCALE, checked, require_items, require_probabilities
+from jaxret.offline.lists import without_rest
 from jaxret.runtime.validate import real_numbers, require
 from jaxret.types import Choice, Feedback, State
 
@@ -136,9 +136,15 @@ def target(log: Log, policy: PolicyLike) -> Target:
         return Target(lambda part: found[part].astype(np.float64), scores=None)
     learner, state = found
     functions: tuple[Any, Any] = first_probabilities(learner), learner.scores
-    queries = queries_of(log, learner)
-    probabilities = _in_batches(_each(functions[0]), state, queries)
-    scores = _in_batches(_all(functions[1]), state, queries)
+    queries: Any = queries_of(log, learner)
+    if log.sets is None:
+        probabilities = _in_batches(_each(functions[0]), state, queries)
+        scores = _in_batches(_all(functions[1]), state, queries)
+    else:
+        assert log.shown_from is not None
+        queries, serving = (queries, log.shown_from[:, None]), (state, _sets(log, state))
+        probabilities = _in_batches(_each(_of_sets(functions[0], False)), serving, queries)
+        scores = _in_batches(_each(_of_sets(functions[1], True)), serving, queries)
 
     def normalised(part):
         rows = probabilities(part)
@@ -176,6 +182,28 @@ def _all(function: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(function)
 
 
+@lru_cache(maxsize=64)
+def _of_sets(function: Callable[..., Any], several: bool) -> Callable[..., Any]:
+    """Make a function of one query, and of the place of its set, from one of one or n queries."""
+
+    def of(serving, asked):
+        (state, sets), (query, place) = serving, asked
+        state = state._replace(available=sets[place[0]])
+        if several:
+            return function(state, jax.tree.map(lambda x: x[None], query))[0]
+        return function(state, query)
+
+    return of
+
+
+def _sets(log: Log, state: State) -> Any:
+    """Return the sets of a log, for the rows of a state, which may have spare ones [M, I]."""
+    assert log.sets is not None
+    spare = len(state.available) - log.sets.shape[1]
+    require("the state's tools", len(state.available), "those of the log", lambda _: spare >= 0)
+    return np.pad(log.sets, ((0, 0), (0, spare)))
+
+
 def queries_of(log: Log, learner: Learner) -> Any:
     """Return the queries of a log in the form that a learner reads, with leading axis T.
 
@@ -193,21 +221,23 @@ def queries_of(log: Log, learner: Learner) -> Any:
 
 
 def _in_batches(
-    rows: Callable[..., Any], state: State, queries: Any
+    rows: Callable[..., Any], state: Any, queries: Any
 ) -> Callable[[slice], Float[np.ndarray, "n I"]]:
     """Evaluate a function of queries in batches of one shape."""
+
+    items = len(jax.tree.leaves(state)[0])  # of theta, the first field
 
     def padded(rows):
         return np.pad(rows, ((0, BATCH - len(rows)), (0, 0)))
 
     def of(part: slice) -> np.ndarray:
         own = jax.tree.map(lambda x: x[part], queries)
-        found, count = [], len(vector_of(own))
+        found, count = [], len(jax.tree.leaves(own)[0])
         for first in range(0, count, BATCH):
             last = min(count, first + BATCH)
             batch = jax.tree.map(lambda x, some=slice(first, last): padded(x[some]), own)
             found.append(np.asarray(rows(state, batch), np.float64)[: last - first])
-        return np.concatenate(found) if found else np.zeros((0, len(state.theta)))
+        return np.concatenate(found) if found else np.zeros((0, items))
 
     return of
 
@@ -241,7 +271,7 @@ def warm_start(
     update: Any = start.learner.update
     learn, state = _learning(update), start.state
     for first in range(0, log.rounds, BATCH):
-        state = learn(state, _rounds(take(log, slice(first, first + BATCH)), start.learner))
+        state = learn(state, _rounds(take(log, slice(first, first + BATCH)), start))
     if np.isnan(np.asarray(state.theta)).any():
         raise ValueError(
             f"learner {start.learner.name!r} came to rows that are not numbers: it needs "
@@ -274,6 +304,7 @@ def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
     start = snapshot(log, served)
     name = start.learner.name
     probabilities: Any = first_probabilities(start.learner)
+    log = without_rest(log)
     if log.slate.shape[1] > 1:
         raise ValueError(
             f"the log has slates of {log.slate.shape[1]}: probabilities are known for one"
@@ -290,7 +321,7 @@ def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
     go_through, state, found = _knowing(probabilities, update), start.state, []
     for first in range(0, log.rounds, BATCH):
         some = take(log, slice(first, first + BATCH))
-        state, p = go_through(state, _rounds(some, start.learner))
+        state, p = go_through(state, _rounds(some, start))
         found.append(np.asarray(p))
     every = np.concatenate(found)
     used = every[np.arange(log.rounds), log.item].astype(np.float64)
@@ -328,7 +359,7 @@ def _knowing(
     @jax.jit
     def go_through(state, rounds):
         def step(state, one):
-            p = probabilities(state, one[0])
+            p = probabilities(_shown_from(state, *one[4:]), one[0])
             return state if update is None else _updated(update, state, *one), p
 
         return lax.scan(step, state, rounds)
@@ -336,16 +367,30 @@ def _knowing(
     return go_through
 
 
-def _rounds(log: Log, learner: Learner):
-    """Return queries, choices, rewards and whether each round was answered, as JAX arrays."""
+def _rounds(log: Log, start: Snapshot) -> tuple[Any, ...]:
+    """Return queries, choices, rewards and whether each round was answered, as JAX arrays.
+
+    They are followed by the tools that could be shown [n, I], if these are not always the same.
+    """
     answered = ~np.isnan(log.reward)
     choice = Choice(
         item=jnp.asarray(log.item, jnp.int32), propensity=jnp.asarray(log.propensity, jnp.float32)
     )
     reward = np.where(answered, log.reward, 0).astype(np.float32)
-    queries = jax.tree.map(jnp.asarray, queries_of(log, learner))
-    return queries, choice, jnp.asarray(reward), jnp.asarray(answered)
+    queries = jax.tree.map(jnp.asarray, queries_of(log, start.learner))
+    rounds = queries, choice, jnp.asarray(reward), jnp.asarray(answered)
+    if log.sets is None:
+        return rounds
+    return *rounds, jnp.asarray(_sets(log, start.state)[log.shown_from])
 
 
-def _updated(update, state: State, query, choice: Choice, reward, answered) -> State:
-    return update(state, query, choice, Feedback(reward=reward, observed=answered))
+def _shown_from(state: State, *available: Any) -> State:
+    return state._replace(available=available[0]) if available else state
+
+
+def _updated(
+    update, state: State, query, choice: Choice, reward, answered, *available: Any
+) -> State:
+    feedback = Feedback(reward=reward, observed=answered)
+    new = update(_shown_from(state, *available), query, choice, feedback)
+    return _shown_from(new, state.available) if available else new

@@ -190,7 +190,7 @@ def test_a_log_holds_the_priors_from_which_probabilities_are_restored(texts, tmp
     index = jr.Index(learner, texts, log=tmp_path / "log.jsonl")
     for t in range(12):
         index.feedback(index.search(TEXTS[t % 4]), worked=t % 3 == 0)
-    line = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[1])
+    line = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[2])
     items, scores = Lexicon(DOCUMENTS).prior(TEXTS[:1])
     words = {str(i): float(x) for i, x in zip(items[0], scores[0], strict=True) if i >= 0}
     assert line["prior"] == pytest.approx(words)
