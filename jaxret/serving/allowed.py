@@ -42,21 +42,20 @@ class NamedSet(NamedTuple):
 
 
 class Sets:
-    """The sets that were used lately."""
+    """The sets that were used lately, which the log has named."""
 
     def __init__(self):
-        self._kept: dict[str, NamedSet] = {}
+        self.kept: dict[str, NamedSet] = {}  # the latest is the last
 
-    def __getitem__(self, name: str) -> NamedSet:
-        return self._kept[name]
+    def __contains__(self, some: NamedSet) -> bool:
+        return some.name in self.kept
 
-    def keep(self, some: NamedSet) -> tuple[NamedSet, bool]:
-        """Keep a set; return the one that is kept, and whether it is new."""
-        kept = self._kept.pop(some.name, None)
-        self._kept[some.name] = some if kept is None else kept  # the latest is the last
-        while len(self._kept) > MOST:
-            self._kept.pop(next(iter(self._kept)))
-        return self._kept[some.name], kept is None
+    def keep(self, some: NamedSet) -> NamedSet:
+        """Keep a set as the latest; return the one that was kept before, if it was."""
+        self.kept[some.name] = found = self.kept.pop(some.name, some)
+        while len(self.kept) > MOST:
+            self.kept.pop(next(iter(self.kept)))
+        return found
 
 
 def named(rows: Sequence[int] | Int[np.ndarray, " n"]) -> NamedSet:

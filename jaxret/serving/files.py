@@ -40,6 +40,7 @@ class Stored(NamedTuple):
     starts: Float[np.ndarray, "I d"]  # projected vector of each description [I, d]
     texts: list[str]  # text of each description; "" for a vector
     tickets: Tickets  # those that are open
+    sets: list[NamedSet]  # sets of allowed tools that the journal has named, the latest last
     next_ticket: int  # number of the next ticket
     seed: int  # seed of the learner's draws
     identity: str  # secret of the index, of which the keys of tickets are made
@@ -52,11 +53,12 @@ def save(index: Stored, folder: Path) -> None:
     open_, tickets = index.tickets, index.tickets.all
     queries = [vector_of(ticket.query) for ticket in tickets.values()]
     priors = [one.query.prior for one in tickets.values() if isinstance(one.query, Query)]
-    sets = {one.allowed.name: one.allowed for one in tickets.values() if one.allowed is not None}
+    sets = {one.name: one for one in index.sets}
+    used = {one.allowed.name: one.allowed for one in tickets.values() if one.allowed is not None}
     leaves = jax.tree.leaves(index.state)
     arrays = {
         **{f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
-        **{f"set_{name}": some.rows for name, some in sets.items()},
+        **{f"set_{name}": some.rows for name, some in (used | sets).items()},
         "starts": index.starts,
         "queries": np.array(queries, np.float32).reshape(-1, index.starts.shape[1]),
     }
@@ -86,6 +88,7 @@ def save(index: Stored, folder: Path) -> None:
             for number, ticket in tickets.items()
         ],
         "closed": open_.closed,
+        "sets": list(sets),
         "learner": {"name": index.learner.name, "origin": index.learner.facts.origin},
         "encoder": None if index.encoder is None else _encoder_words(index.encoder),
     }
@@ -130,16 +133,22 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
         names, starts = described["ids"], arrays["starts"]
         if described["version"] != VERSION:
             raise ValueError(f"version {described['version']}, not {VERSION}")
-        texts, tickets = described["texts"], _tickets(described, arrays)
+        named = {
+            name.removeprefix("set_"): NamedSet(name.removeprefix("set_"), rows)
+            for name, rows in arrays.items()
+            if name.startswith("set_")
+        }
+        sets = [named[name] for name in described["sets"]]
+        texts, tickets = described["texts"], _tickets(described, arrays, named)
         seed, next_ticket = described["seed"], described["next_ticket"]
         identity, end = described["identity"], described["end"]
-        named, its_encoder = described["learner"], described["encoder"]
+        its_learner, its_encoder = described["learner"], described["encoder"]
         log = None if described["log"] is None else Path(described["log"])
         end = None if end is None else End(*end)
     except Exception as error:  # NumPy raises many types for damaged files
         problem = f"{type(error).__name__}: {error}"
         raise ValueError(f"{folder} is damaged or of another version ({problem})") from error
-    learner = _learner(folder, named, learner)
+    learner = _learner(folder, its_learner, learner)
     if encoder is None and its_encoder is not None:
         if its_encoder.get("callable"):
             raise ValueError(
@@ -149,22 +158,29 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
         encoder = encoders.load_encoder(its_encoder["name"], its_encoder["path"])
     state = _state(folder, learner, arrays)
     return Stored(
-        *(learner, encoder, state, names, starts, texts, tickets, next_ticket, seed, identity),
+        learner=learner,
+        encoder=encoder,
+        state=state,
+        names=names,
+        starts=starts,
+        texts=texts,
+        tickets=tickets,
+        sets=sets,
+        next_ticket=next_ticket,
+        seed=seed,
+        identity=identity,
         log=log,
         end=end,
     )
 
 
-def _tickets(described: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tickets:
+def _tickets(
+    described: dict[str, Any], arrays: dict[str, np.ndarray], sets: dict[str, NamedSet]
+) -> Tickets:
     """Rebuild the tickets of an index."""
     age = described["expire"]
     found = Tickets(described["open_tickets"], np.inf if age is None else age)
     found.closed = {int(number): why for number, why in described["closed"].items()}
-    sets = {
-        name.removeprefix("set_"): NamedSet(name.removeprefix("set_"), rows)
-        for name, rows in arrays.items()
-        if name.startswith("set_")
-    }
     for one, query in zip(described["tickets"], _queries(arrays), strict=True):
         ticket = Open(
             query=query,

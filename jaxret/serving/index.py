@@ -224,6 +224,7 @@ class Index(LiveCatalogue):
                     starts=self.starts.copy(),
                     texts=list(self.texts),
                     tickets=self._open.copy(),
+                    sets=list(self._sets.kept.values()),
                     next_ticket=self.next_ticket,
                     seed=self.seed,
                     identity=self.identity,
@@ -271,6 +272,8 @@ class Index(LiveCatalogue):
         index.seed, index.identity, index._open = stored.seed, stored.identity, stored.tickets
         index._prepare()
         index._begin()
+        for some in stored.sets:
+            index._sets.keep(some)
         if log is not None or stored.log is not None:
             index._continue(index._writer(log or stored.log, fsync, stored.end), stored.end)
         before = index._open.most, index._open.age
@@ -323,6 +326,8 @@ class Index(LiveCatalogue):
                 + (f", which was saved at line {end.lines}" if end else ", saved without a log")
                 + ": give its own log, or a new one"
             )
+        else:
+            self._sets = Sets()  # the new log has not named any
         self.log = writer
 
     def _record(self, line: Mapping[str, Any]) -> None:
@@ -404,10 +409,10 @@ class Index(LiveCatalogue):
         """Log new tickets, and keep them open."""
         sets = []
         if some is not None:
-            some, new = self._sets.keep(some)
-            sets = [journal.named_set(some, self.names)] if new else []
+            sets = [] if some in self._sets else [journal.named_set(some, self.names)]
         if self.log is not None:
             self.log.append([*sets, *(line for _, _, line in found)])
+        some = None if some is None else self._sets.keep(some)
         for ticket, kept, _ in found:
             self.next_ticket = ticket.number + 1
             if kept is None:

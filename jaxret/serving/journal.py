@@ -113,7 +113,7 @@ def _ticket(index: Any, line: Mapping[str, Any]) -> Open:
         propensities=propensities,
         key=key_of(index.identity, line["round"], vector, line["slate"]),
         time=line["time"],
-        allowed=index._sets[line["allowed"]] if "allowed" in line else None,
+        allowed=index._sets.keep(index._sets.kept[line["allowed"]]) if "allowed" in line else None,
     )
 
 

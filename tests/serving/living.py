@@ -55,11 +55,12 @@ def step(index, task):
     change(index, task, t)
     if not index.tickets:
         allowed = [*task.ids[t % 5 :], *index.ids[12:]] if t % 3 == 0 else None
-        print("search", index.search(task.queries[t % len(task)], k=3, allowed=allowed).number)
+        ticket = index.search(task.queries[t % len(task)], k=3, allowed=allowed)
+        print(f"search {ticket.number}", flush=True)
     ((_, kept),) = index.tickets.items()
     used = index.names[kept.rows[t % 3]]
     index.feedback(kept.key, worked=t % 4 == 0, item=used)
-    print("answer", t + 1, flush=True)
+    print(f"answer {t + 1}", flush=True)
 
 
 def main(folder: Path, steps: int, result: str | None = None) -> None:
@@ -70,7 +71,7 @@ def main(folder: Path, steps: int, result: str | None = None) -> None:
         change(warm, task, t)
         warm.feedback(warm.search(task.queries[t], k=3), worked=True)
     index = begun(folder, task)
-    print("begun", int(index.state.t), index.next_ticket, flush=True)
+    print(f"begun {int(index.state.t)} {index.next_ticket}", flush=True)
     while (t := int(index.state.t)) < steps:
         step(index, task)
         if t % SAVE_EVERY == 0:

@@ -30,11 +30,11 @@ def killed(living, after):
     lines = [living.stdout.readline()]
     timer = threading.Timer(after, os.kill, (living.pid, signal.SIGKILL))
     timer.start()
-    lines += living.stdout.read().splitlines()
+    lines += living.stdout.read().splitlines(keepends=True)
     timer.join()
     living.stdout.close()
     assert living.wait() == -signal.SIGKILL
-    return [line.split() for line in lines if line.strip()]
+    return [line.split() for line in lines if line.endswith("\n")]  # the last may be cut
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
@@ -122,6 +122,25 @@ def test_the_log_since_the_save_is_done_again(task, tmp_path, name):
     same(leaves(other), leaves(index))
 
 
+def test_a_set_that_was_named_before_the_save_is_known_after_it(task, tmp_path):
+    index = jr.Index(jr.greedy(**SETTINGS), task, log=tmp_path / "log.jsonl")
+    allowed = list(task.ids[:4])
+    index.feedback(index.search(task.queries[0], allowed=allowed), worked=True)
+    index.save(tmp_path / "index")
+    waiting = index.search(task.queries[1], allowed=allowed)  # does not name it again
+    index.close()
+    other = jr.Index.load(tmp_path / "index")
+    index.log = None
+    for one in (index, other):
+        one.feedback(waiting.key, worked=True)
+    same(leaves(other), leaves(index))
+    other.close()
+    alone = jr.Index.load(tmp_path / "index", log=tmp_path / "new.jsonl")
+    alone.search(task.queries[1], allowed=allowed)  # names it in the new log
+    log = jr.load_log(tmp_path / "new.jsonl", task)
+    assert log.sets[log.shown_from].sum() == 4
+
+
 def test_a_log_that_moved_is_found_and_one_of_another_index_refused(task, tmp_path):
     index = lived(jr.Index(jr.greedy(**SETTINGS), task, log=tmp_path / "log.jsonl"), task)
     index.save(tmp_path / "index")
@@ -156,7 +175,7 @@ def test_a_full_disk_leaves_a_whole_log_and_an_unchanged_index(task, tmp_path, m
         patch.setattr(logs.os, "fsync", full)
         for call in (
             lambda: index.feedback(ticket, worked=True),
-            lambda: index.search(task.queries[1]),
+            lambda: index.search(task.queries[1], allowed=task.ids[:3]),
             lambda: index.add(["new"], task.theta[:1]),
         ):
             with pytest.raises(OSError, match="no space left"):
@@ -165,7 +184,10 @@ def test_a_full_disk_leaves_a_whole_log_and_an_unchanged_index(task, tmp_path, m
     same(leaves(index), before)
     assert (index.next_ticket, len(index)) == (1, 12)
     index.feedback(ticket, worked=True)
-    assert jr.load_log(tmp_path / "log.jsonl", task).reward[0] == 1
+    index.search(task.queries[1], allowed=task.ids[:3])
+    log = jr.load_log(tmp_path / "log.jsonl", task)
+    assert log.reward[0] == 1
+    assert log.sets[log.shown_from][1].sum() == 3
 
 
 def test_lines_are_written_before_a_call_returns_and_synced_by_option(task, tmp_path, monkeypatch):
