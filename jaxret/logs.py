@@ -188,10 +188,14 @@ class _Tools:
         for one, there in first.items():
             self._now[self.rows[one]] = there
         self.first = self._now.copy()
+        self._index = next((one["index"] for one in records if "index" in one), None)
         self._places: dict[str | None, int] = {}  # name of a set -> its place, until a change
 
     def change(self, record: Mapping[str, Any]) -> None:
         """Follow a line that changes or names tools."""
+        if record.get("index", self._index) != self._index:  # a later index on the same log
+            self._now = self.first.copy()
+        self._index = record.get("index", self._index)
         if "set" in record:
             self.named[record["set"]] = [self.rows[x] for x in record["ids"] if x in self.rows]
             return

@@ -7,14 +7,14 @@ For 500 and 43,215 tools (random unit vectors of 384) and for ``greedy`` and ``m
 and the 99th percentile in milliseconds of a search with k = 5 and of the feedback on it, by one
 thread and by 16 that share the index, where a call waits for those of others.
 
-    <tools>/<learner>/first_search     seconds, in a new index; with a cache of programs from before
+    <tools>/<learner>/first_search     seconds, in a new index; less if its program is cached
     <tools>/<learner>/search           given vectors
     <tools>/<learner>/text_search      given texts, which MiniLM encodes
     <tools>/<learner>/batch            64 texts in one call / 64 calls
     <tools>/<learner>/memory           of the process, in MB
 
 The load test searches, answers and logs in 16 threads, and checks that no answer is lost and that
-memory does not grow after its first quarter.
+memory grows by at most a tenth after the first 30 % of the time.
 """
 
 import argparse

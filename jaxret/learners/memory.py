@@ -25,14 +25,15 @@ the same query again, and less for a similar one. However often it worked, its p
 tools and other queries are not discounted: a query that returns rarely is remembered as well as one
 that returns often. The ring buffer forgets rounds by age alone.
 
-**Probabilities.** Of a mixture, P_i is the calibrated probability that tool i is right
-(`jaxret.learners.mixture`), of any other learner its softmax. The logits of the new learner are
-``ln P'_i``. P' need not sum to one, as in a mixture: it is normalised where a distribution is
-needed, by a policy that draws and in the loss of a run. In a mixture, correcting each expert's P_g
-before weighing would give the same P', since P' is linear in P.
+**Probabilities.** Of a mixture, P_i is its mixed probability sum_g w_g P_g(i), before the
+recalibration of `jaxret.learners.confidence`; of any other learner, its softmax. The logits of the
+new learner are ``ln P'_i``. P' need not sum to one, as in a mixture: it is normalised where a
+distribution is needed, by a policy that draws and in the loss of a run. In a mixture, correcting
+each expert's P_g before weighing would give the same P', since P' is linear in P.
 
 **Learning.** The inner learner learns from the same feedback, with the propensity of the item that
-was really shown. Its own probabilities, and the weights of a mixture, are not corrected.
+was really shown. Its own probabilities, and the weights of a mixture, are not corrected, and
+`jaxret.learners.confidence` is that of the inner mixture, without the memory.
 
 A round costs O(C d) for the similarities, beside the inner learner. There is no blocked form.
 

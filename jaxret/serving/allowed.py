@@ -82,7 +82,7 @@ def rows_of(
     """
     if isinstance(allowed, str):
         raise ValueError(f"allowed must be a list of ids or a mask, got the single {allowed!r}")
-    given = allowed if isinstance(allowed, np.ndarray) else list(allowed)
+    given = np.asarray(allowed) if hasattr(allowed, "dtype") else list(allowed)
     if len(given) and isinstance(given[0], bool | np.bool_):
         rows = np.flatnonzero(available)
         require_length("the mask allowed", given, len(rows))

@@ -123,6 +123,7 @@ class LiveCatalogue:
         Tools that are not in the list stay, since a list may be what one user may see: `remove`
         removes them. A tool of a category is also recognised by its id with the category before
         it. Texts are compared with those of the index; a tool described by a vector is redescribed.
+        Call it from one thread: other calls may come between its additions and redescriptions.
 
         Args:
           tools: what `jaxret.tools.read` reads, or the tools that it returned.
@@ -204,13 +205,14 @@ class LiveCatalogue:
             ``carry`` adds the learnt change of the row to the new description.
 
         Raises:
-          ValueError: if a tool is not available, or ``how`` is unknown.
+          ValueError: if a tool is not available or occurs twice, or ``how`` is unknown.
         """
         require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
         rows, texts = (
             self._encode(descriptions, "document", len(_listed(ids)), names=_listed(ids)),
             _texts(descriptions),
         )
+        require_different("ids", _listed(ids))
         with self._lock:
             self._rows(ids)
             self._apply({"redescribe": list(ids), "vectors": rows, "texts": texts, "how": how})

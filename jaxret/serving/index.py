@@ -18,7 +18,8 @@ other, except that texts are encoded outside of the lock. Of all processes one w
 folder.
 
 **Crashes.** With a log nothing that was acknowledged is lost: a line is written before a call
-returns, and `Index.load` does again what the log has after the last save. Save once at the start.
+returns, and `Index.load` does again what the log has after the last save. Save once at the start,
+and again after a `load` that begins a new log: until then only the old one can be done again.
 
 Letters: I items, d width, k items shown, n queries.
 """
@@ -67,8 +68,8 @@ class Index(LiveCatalogue):
       fsync: whether lines of the log survive the loss of power, too; this costs milliseconds.
 
     Raises:
-      ValueError: if the learner is an oracle, the task has no vectors, a number is out of its
-        range, or the log has another learner or is written by another process.
+      ValueError: if the learner is an oracle or abstains, the task has no vectors, a number is out
+        of its range, or the log has another learner or is written by another process.
     """
 
     def __init__(
@@ -84,6 +85,11 @@ class Index(LiveCatalogue):
     ):
         if learner.facts.oracle:
             raise ValueError(f"{learner.name!r} is an oracle: live use has no labels for it")
+        if learner.name.endswith("+abstaining"):
+            raise ValueError(
+                f"{learner.name!r} abstains by itself: give the learner without jr.abstaining, and "
+                "search(.., at_least=)"
+            )
         super().__init__(learner, task)
         self.seed, self.identity = seed, uuid4().hex
         self._open, self.next_ticket = Tickets(open_tickets, expire), 0
@@ -125,7 +131,8 @@ class Index(LiveCatalogue):
           prior: score of each tool id, for a learner that reads prior scores; tools left out have
             0. None: the match of the words of a text. For a list a mapping each.
           at_least: smallest confidence in [0, 1] with which tools are returned; below it the ticket
-            is empty and closed. None: tools are always returned.
+            is empty and closed. None: tools are always returned. A log that is to value other rules
+            is written without it: tools that were drawn and withheld are missing from it.
           allowed: ids of the tools that may be shown, or a mask over `ids`; removed ones are left
             out. None: all. Words count as rare or frequent by all tools.
 
@@ -177,8 +184,8 @@ class Index(LiveCatalogue):
           ValueError: if the reward is outside [0, 1], the item is not on the ticket, the ticket is
             not open or is empty, the item was answered before, or a probability is unknown.
         """
-        reward = float(worked)
-        require("worked", reward, "in [0, 1]", lambda x: 0 <= x <= 1)
+        require("worked", worked, "in [0, 1]", lambda x: 0 <= float(x) <= 1)
+        reward = float(np.float32(worked))  # as a replay reads it from the log
         number, key = number_and_key(ticket)
         with self._lock:
             now = _now()
@@ -277,7 +284,10 @@ class Index(LiveCatalogue):
         if log is not None or stored.log is not None:
             index._continue(index._writer(log or stored.log, fsync, stored.end), stored.end)
         before = index._open.most, index._open.age
-        limits = open_tickets or before[0], before[1] if expire is None else expire
+        limits = (
+            before[0] if open_tickets is None else open_tickets,
+            before[1] if expire is None else expire,
+        )
         index._open.limit(*limits)
         index._open.expire(_now())
         if index.log is not None and (limits != before or index.log.lines == 0):
@@ -295,7 +305,8 @@ class Index(LiveCatalogue):
     @property
     def tickets(self) -> dict[int, Open]:
         """Tickets without feedback, by number."""
-        return self._open.waiting
+        with self._lock:
+            return dict(self._open.waiting)
 
     def __repr__(self) -> str:
         return (

@@ -4,13 +4,14 @@
 
     {"round": 7, .., "time": 1.7e9, "drawn": 1, "listed": [..], "allowed": "5f0e.."}
 
-of which all but ``time`` only if there is more than one tool on the ticket, or a set was given; to
-an answer its ``time``; and it writes a line
+of which ``time`` is always there, ``drawn`` and ``listed`` if more than one tool is on the ticket,
+``allowed`` if a set was given, and ``prior`` if the learner reads prior scores; to an answer its
+``time``; and it writes a line
 
     {"round": 8, "withheld": 0.2}                                    for an empty ticket
     {"index": "<identity>", "begins": 7, "open_tickets": .., "expire": .., "absent": [..]}
     {"set": "5f0e..", "ids": [..]}                                   before a set is used
-    {"add": [ids], "vectors": [..], "texts": [..]}                   before the catalogue changes
+    {"add": [ids], "vectors": [..], "texts": [..], "reset": false}   before the catalogue changes
     {"remove": [ids]}    {"redescribe": [ids], "vectors": [..], "texts": [..], "how": "carry"}
 
 Lines are written before the change that they tell of. The draws of searches are not repeated: what
@@ -20,6 +21,7 @@ gives the same state bit for bit.
 Letters: d width.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -33,6 +35,7 @@ from jaxret.types import Prior, Query
 def begins(index: Any) -> dict[str, Any]:
     """Return the line with which an index begins to write a log."""
     limits = {"open_tickets": index._open.most, "expire": _finite(index._open.age)}
+    limits["time"] = round(time.time(), 3)
     absent = [one for one, there in zip(index.names, index._available, strict=False) if not there]
     line = {"index": index.identity, "begins": index.next_ticket, **limits}
     return line | ({"absent": absent} if absent else {})
@@ -86,6 +89,7 @@ def replay(index: Any, lines: Iterable[tuple[int, dict[str, Any]]]) -> None:
                     "a new log= to continue from the save alone"
                 )
             index._open.limit(line["open_tickets"], _number(line["expire"], np.inf))
+            index._open.expire(line["time"])
         elif "set" in line:
             index._sets.keep(named([index._row_of[one] for one in line["ids"]]))
         elif "slate" in line:

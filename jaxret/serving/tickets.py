@@ -5,8 +5,8 @@
     index.feedback(Ticket.from_json(text), worked=True)
     index.feedback(ticket.key, worked=False, item=ticket.ids[1])     # another tool of the ticket
 
-A key is the number of the ticket and a keyed hash (BLAKE2) of what was asked and shown, so that the
-key of another index, or of a life of this index whose journal is lost, is not mistaken for it.
+A key is the number of the ticket and a keyed hash (BLAKE2) of what was asked and shown, so that a
+key of another index, or one that this index gave before its log was lost, is not accepted.
 """
 
 import hashlib
@@ -32,7 +32,8 @@ class Ticket(NamedTuple):
       number: number of the ticket.
       ids: k tools, the learner's choice first.
       scores: scores of the tools.
-      propensities: probability that the first tool is chosen, and each other one on the ticket.
+      propensities: for the first tool, the probability that it is chosen; for each other one, that
+        it is on the ticket at all; NaN: unknown.
       key: what identifies the ticket in place of the whole, also after a restart.
       confidence: probability that the first tool works, calibrated by the feedback so far; None for
         a learner that does not predict it (`jaxret.learners.confidence`). An empty ticket has that
@@ -199,7 +200,7 @@ class Tickets:
             return known[self.closed[number]]
         if not 0 <= number < given:
             return f"this index has not given it, its tickets are the {given:,} from 0"
-        return "it was answered or expired long ago"
+        return "it was answered, empty or expired long ago, or is of an earlier index on this log"
 
 
 def key_of(identity: str, number: int, vector: Float[np.ndarray, " d"], ids: Sequence[str]) -> str:

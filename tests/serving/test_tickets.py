@@ -113,7 +113,7 @@ def test_tickets_that_cannot_be_answered_have_their_own_lines(task, monkeypatch)
     before = leaves(index)
     for given, message in (
         (tickets[3], "ticket 3 is not open: it was answered before"),
-        (tickets[0].key, "ticket 0 is not open: it was answered or expired long ago"),
+        (tickets[0].key, "ticket 0 is not open: it was answered, empty or expired long ago"),
         ("9-00", "ticket 9 is not open: this index has not given it, its tickets are the 4 from 0"),
         ("nonsense", "a ticket or its key is needed, got 'nonsense'"),
         (7, "a ticket or its key is needed, got 7"),

@@ -18,7 +18,8 @@ explored. A rule learns with the offset as a fixed part of its prediction: nothi
 and errors and gradients are those of the prediction that includes it. A round takes I d products
 more than with the other starts, for the usage.
 
-Rank-one bandits take the offsets of `jaxret.learners.offsets`, whose tau is the rule's own.
+The bandits `banditron` and `gaptron` take the offsets of `jaxret.learners.offsets`, whose
+tau is the rule's own: without data their usage may rank differently.
 
 Letters: I items, d width, N queries.
 """
