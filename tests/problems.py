@@ -108,3 +108,24 @@ def slope(loss, at, step=1e-6):
         found[place] = (loss(at + way) - loss(at - way)) / (2 * step)
         way[place] = 0
     return found
+
+
+def make_hub(n: int, *, length: float = 1.0, noise: float = 0.2, right: float = 1.0) -> jr.Task:
+    """Make a task in which one tool is near every query, and a prior knows some right tools.
+
+    Args:
+      n: queries.
+      length: length of the queries; short ones have near ties, which usage decides.
+      noise: largest prior score of any tool.
+      right: prior score of the right tool of every second query.
+    """
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(12, 8))
+    theta[0] = theta.mean(axis=0) * 5
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    labels = rng.integers(1, 12, n)
+    queries = theta[labels] + 0.9 * theta[0] + 0.25 * rng.normal(size=(n, 8))
+    queries *= length / np.linalg.norm(queries, axis=1, keepdims=True)
+    prior = noise * rng.random((n, 12))
+    prior[np.arange(0, n, 2), labels[::2]] = right
+    return jr.Task.from_arrays(theta, queries, labels, prior=prior)

@@ -149,7 +149,7 @@ def with_memory(
         return inner._replace(extra=(inner.extra, state.extra[1]))
 
     def corrected(state, query, log_p):
-        counts = recalled(state.extra[1], vector_of(query), bandwidth, len(state.theta))
+        counts = counts_of(state.extra[1], vector_of(query), bandwidth, len(state.theta))
         return posterior(log_p, counts, strength)
 
     def log_p(state, query):
@@ -170,7 +170,7 @@ def with_memory(
     def update(state, query, choice, feedback):
         inner = learner.update(without_buffer(state), query, choice, feedback)
         line = vector_of(query), choice.item, feedback.reward
-        memory = remembered(state.extra[1], *line, bandwidth, discount)
+        memory = push(state.extra[1], *line, bandwidth, discount)
         new = inner._replace(extra=(inner.extra, memory))
         return where_observed(feedback, state, new)
 
@@ -189,7 +189,7 @@ def with_memory(
     )
 
 
-def recalled(
+def counts_of(
     memory: Memory, query: Float[Array, " d"], bandwidth: float | Float[Array, ""], items: int
 ) -> Counts:
     """Count the successes and failures of each item in remembered rounds with similar queries.
@@ -209,7 +209,7 @@ def recalled(
     return Counts(summed(memory.reward), summed(1 - memory.reward))
 
 
-def remembered(
+def push(
     memory: Memory,
     query: Float[Array, " d"],
     item: Int[Array, "*k"],

@@ -396,7 +396,7 @@ def mixed_logits(
 
 
 def confidence_of(extra: MixtureExtra, mixed: Float[Array, " I"]) -> Float[Array, " I"]:
-    """Return the recalibrated probability that each item works.
+    """Return the calibrated probability that each item works.
 
     Args:
       extra: extra state of the mixture.

@@ -115,7 +115,7 @@ def with_experience_replay(
 
     def update(state, query, choice, feedback):
         inner = learner.update(without_buffer(state), query, choice, feedback)
-        kept = remembered(rule, state.t, choice, feedback)
+        kept = entry_of(rule, state.t, choice, feedback)
         buffer, count = push(*state.extra[1:], query, *kept)
         known = jnp.minimum(count, capacity)
         drawn = jax.random.randint(draw_key(seed, state.t), (per_round,), 0, known)
@@ -196,7 +196,7 @@ def push(
     return buffer, count + k
 
 
-def remembered(
+def entry_of(
     rule: Rule, t: Int[Array, ""], choice: Choice, feedback: Feedback
 ) -> tuple[Choice, Float[Array, "*k"]]:
     """Return what the buffer keeps of a round.

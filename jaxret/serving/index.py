@@ -50,7 +50,7 @@ from jaxret.serving.catalogue import LiveCatalogue
 from jaxret.serving.files import Stored
 from jaxret.serving.tickets import AGE, OPEN, Open, Ticket, Tickets, key_of, number_and_key
 from jaxret.task import Task
-from jaxret.types import Choice, Feedback, Query, State
+from jaxret.types import EMPTY, Choice, Feedback, Query, State
 
 
 class Index(LiveCatalogue):
@@ -68,8 +68,8 @@ class Index(LiveCatalogue):
       fsync: whether lines of the log survive the loss of power, too; this costs milliseconds.
 
     Raises:
-      ValueError: if the learner is an oracle or abstains, the task has no vectors, a number is out
-        of its range, or the log has another learner or is written by another process.
+      ValueError: if the learner is an oracle, the task has no vectors, a number is out of its
+        range, or the log has another learner or is written by another process.
     """
 
     def __init__(
@@ -85,11 +85,6 @@ class Index(LiveCatalogue):
     ):
         if learner.facts.oracle:
             raise ValueError(f"{learner.name!r} is an oracle: live use has no labels for it")
-        if learner.name.endswith("+abstaining"):
-            raise ValueError(
-                f"{learner.name!r} abstains by itself: give the learner without jr.abstaining, and "
-                "search(.., at_least=)"
-            )
         super().__init__(learner, task)
         self.seed, self.identity = seed, uuid4().hex
         self._open, self.next_ticket = Tickets(open_tickets, expire), 0
@@ -131,8 +126,9 @@ class Index(LiveCatalogue):
           prior: score of each tool id, for a learner that reads prior scores; tools left out have
             0. None: the match of the words of a text. For a list a mapping each.
           at_least: smallest confidence in [0, 1] with which tools are returned; below it the ticket
-            is empty and closed. None: tools are always returned. A log that is to value other rules
-            is written without it: tools that were drawn and withheld are missing from it.
+            is empty and closed. None: as the learner decides (`jaxret.abstaining`). A log that is
+            to value other rules is written without it: tools that were drawn and withheld are
+            missing from it.
           allowed: ids of the tools that may be shown, or a mask over `ids`; removed ones are left
             out. None: all. Words count as rare or frequent by all tools.
 
@@ -146,20 +142,20 @@ class Index(LiveCatalogue):
             require("at_least", at_least, "in [0, 1]", lambda x: 0 <= x <= 1)
             require_calibrated(self.learner)
         several = not isinstance(query, str) and _are_several(query)
-        asked = list(query) if several else [query]
-        vectors = self._encode(asked, "query", len(asked))
-        priors = list(prior) if several and prior is not None else [prior] * len(asked)
-        require("the number of priors", len(priors), f"{len(asked)}", lambda n: n == len(asked))
+        given = list(query) if several else [query]
+        vectors = self._encode(given, "query", len(given))
+        priors = list(prior) if several and prior is not None else [prior] * len(given)
+        require("the number of priors", len(priors), f"{len(given)}", lambda n: n == len(given))
         with self._lock:
             some, available = self._allowed(allowed)
             mask = None if some is None else available
             queries = []
-            for one, vector, given in zip(asked, vectors, priors, strict=True):
-                its_prior = self._prior(one, given, mask)
+            for one, vector, scores in zip(given, vectors, priors, strict=True):
+                its_prior = self._prior(one, scores, mask)
                 queries.append(vector if its_prior is None else Query(vector, its_prior))
             found = [
                 self._withheld(self.next_ticket + i, one, answer)
-                if answer[-1] is not None and answer[-1] < (at_least or 0.0)
+                if answer[0].items[0] == EMPTY or answer[-1] < (at_least or 0.0)
                 else self._ticket(self.next_ticket + i, one, answer, k, some, available)
                 for i, (one, answer) in enumerate(
                     zip(queries, self._answers(queries, available), strict=True)
@@ -367,8 +363,8 @@ class Index(LiveCatalogue):
             some = queries[start : start + program.SIZES[-1]]
             size = next(n for n in program.SIZES if n >= len(some))
             numbers = np.arange(first + start, first + start + size).astype(np.uint32)
-            asked = program.padded(some, size)
-            got = self._searches(self.state, available, asked, self._key, numbers)
+            stacked = program.padded(some, size)
+            got = self._searches(self.state, available, stacked, self._key, numbers)
             got = jax.device_get(got)
             found += [jax.tree.map(lambda x, i=i: x[i], got) for i in range(len(some))]
         return found
@@ -378,7 +374,7 @@ class Index(LiveCatalogue):
     ) -> tuple[Ticket, Open, dict[str, Any]]:
         """Make the ticket of an answer, what is kept of it, and its line in the log."""
         (items, propensity), scores, p, by_position, sure = answer
-        sure = None if sure is None else float(sure)
+        sure = _known(sure)
         own = {int(row): float(x) for row, x in reversed([*zip(items, propensity, strict=True)])}
         own = {
             row: own[row] for row in dict.fromkeys(items.tolist())
@@ -411,7 +407,7 @@ class Index(LiveCatalogue):
     ) -> tuple[Ticket, None, dict[str, Any]]:
         """Make an empty ticket, of which nothing is kept, and its line in the log."""
         vector: Any = vector_of(query)
-        key, sure = key_of(self.identity, number, vector, []), float(answer[-1])
+        key, sure = key_of(self.identity, number, vector, []), _known(answer[-1])
         return Ticket(number, [], [], [], key, sure), None, journal.withheld(number, sure)
 
     def _commit(
@@ -455,6 +451,11 @@ class Index(LiveCatalogue):
         feedback = Feedback(dtype(reward), self._available[row])
         new = jax.block_until_ready(self._update(shown, ticket.query, choice, feedback))
         return new._replace(available=state.available)
+
+
+def _known(x: Any) -> float | None:
+    """Return a number, None for NaN."""
+    return None if math.isnan(x) else float(x)
 
 
 def _now() -> float:

@@ -46,9 +46,9 @@ def named_set(some: NamedSet, names: list[str]) -> dict[str, Any]:
     return {"set": some.name, "ids": [names[row] for row in some.rows]}
 
 
-def withheld(number: int, confidence: float) -> dict[str, Any]:
-    """Return the line of an empty ticket."""
-    return {"round": number, "withheld": _short(confidence)}
+def withheld(number: int, confidence: float | None) -> dict[str, Any]:
+    """Return the line of an empty ticket; the confidence is None if it is not known."""
+    return {"round": number, "withheld": None if confidence is None else _short(confidence)}
 
 
 def shown_with(ticket: Open, drawn: int, listed: list[float], names: list[str]) -> dict[str, Any]:

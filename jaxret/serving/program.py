@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from jaxret.learners.confidence import confidence, is_calibrated
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import position_probabilities
+from jaxret.simulation.trace import of_item
 
 SIZES = (8, 64)  # queries of one call of the program of many
 
@@ -26,7 +27,7 @@ def search_of(learner: Learner) -> Callable[..., Any]:
     Returns:
       (state, available [I], query, key, number) -> the slate, scores [I], the probability [I] of
       each tool or None, the probability of each position of the slate [k], and the confidence of
-      the first or None.
+      the first, NaN if it is not known.
     """
     return jax.jit(_search(learner))
 
@@ -44,7 +45,7 @@ def _search(learner: Learner) -> Callable[..., Any]:
         scores = learner.scores(state, jax.tree.map(lambda x: x[None], query))[0]
         p = None if learner.probabilities is None else learner.probabilities(state, query)
         works = confidence(learner, state, query) if is_calibrated(learner) else None
-        sure = None if works is None else works[slate.items[0]]
+        sure = of_item(works, slate.items[0])
         return slate, scores, p, position_probabilities(learner, state, query, slate), sure
 
     return search

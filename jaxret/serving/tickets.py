@@ -5,8 +5,8 @@
     index.feedback(Ticket.from_json(text), worked=True)
     index.feedback(ticket.key, worked=False, item=ticket.ids[1])     # another tool of the ticket
 
-A key is the number of the ticket and a keyed hash (BLAKE2) of what was asked and shown, so that a
-key of another index, or one that this index gave before its log was lost, is not accepted.
+A key is the number of the ticket and a keyed hash (BLAKE2) of the query and the tools shown, so
+that a key of another index, or one that this index gave before its log was lost, is not accepted.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class Ticket(NamedTuple):
       key: what identifies the ticket in place of the whole, also after a restart.
       confidence: probability that the first tool works, calibrated by the feedback so far; None for
         a learner that does not predict it (`jaxret.learners.confidence`). An empty ticket has that
-        of the tool that was withheld.
+        of the tool that was withheld; None if the learner itself abstained.
     """
 
     number: int

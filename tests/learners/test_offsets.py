@@ -12,6 +12,7 @@ from jaxret.learners.learner import query_for
 from jaxret.learners.mixture import mixture
 from jaxret.learners.offsets import informed
 from jaxret.testing import check_learner
+from tests.problems import make_hub
 
 SHORT = {"tau": 0.2, "eta": 0.01}
 LEARNERS = [
@@ -47,17 +48,7 @@ def informed_mixture():
 
 @pytest.fixture(scope="module")
 def hub():
-    """Make a task in which one tool is near every query, and a prior knows some right tools."""
-    rng = np.random.default_rng(0)
-    theta = rng.normal(size=(12, 8))
-    theta[0] = theta.mean(axis=0) * 5
-    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
-    labels = rng.integers(1, 12, 300)
-    queries = theta[labels] + 0.9 * theta[0] + 0.25 * rng.normal(size=(300, 8))
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    prior = 0.2 * rng.random((300, 12))
-    prior[np.arange(0, 300, 2), labels[::2]] = 1.0
-    return jr.Task.from_arrays(theta, queries, labels, prior=prior)
+    return make_hub(300)
 
 
 def test_balance_corrects_a_hub_and_the_prior_helps_before_any_feedback(hub):

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import softmax
 
 import jaxret as jr
-from jaxret.learners.replay import remembered, with_experience_replay
+from jaxret.learners.replay import entry_of, with_experience_replay
 from jaxret.rules import projections
 from jaxret.testing import check_learner, quick_jit
 from jaxret.types import Choice, Feedback
@@ -65,16 +65,16 @@ def test_the_scan_and_the_blocked_form_agree(task, of):
 def test_each_round_keeps_another_of_several_right_items():
     rule, choice = jr.with_labels(jr.greedy_replayed()).structure.rule, Choice(0, jnp.float32(0.5))
     several = Feedback(jnp.float32(0), labels=jnp.asarray([4, 7, 9, -1]))
-    found = [remembered(rule, jnp.int32(t), choice, several) for t in range(4)]
+    found = [entry_of(rule, jnp.int32(t), choice, several) for t in range(4)]
     assert [int(kept.item) for kept, _ in found] == [4, 7, 9, 4]
     assert [float(reward) for _, reward in found] == [1, 1, 1, 1]
     nothing = Feedback(jnp.float32(1), labels=jnp.asarray([-1, -1]))
-    assert remembered(rule, jnp.int32(0), choice, nothing)[1] == 0
+    assert entry_of(rule, jnp.int32(0), choice, nothing)[1] == 0
 
 
 def test_a_bandit_keeps_what_was_shown():
     rule, choice = jr.greedy_replayed().structure.rule, Choice(jnp.int32(2), jnp.float32(0.5))
-    kept, reward = remembered(rule, jnp.int32(0), choice, Feedback(jnp.float32(0.3)))
+    kept, reward = entry_of(rule, jnp.int32(0), choice, Feedback(jnp.float32(0.3)))
     assert (int(kept.item), float(kept.propensity), float(reward)) == (2, 0.5, pytest.approx(0.3))
 
 

@@ -55,9 +55,9 @@ from jaxret.learners.rank_one import (
 from jaxret.learners.replay import (
     Replay,
     Rewards,
+    entry_of,
     push_block,
     push_reward,
-    remembered,
     sample_block,
 )
 from jaxret.rules.offsets import counted, dense, of_prior, of_usage, padded
@@ -232,7 +232,7 @@ class RankOneKernel(Kernel):
             usage = jax.tree.map(lambda new, old: jnp.where(moves, new, old), usage, carry.usage)
             carry = carry._replace(usage=usage)
         if self.replay:
-            kept = remembered(rule, turn.t, choice, feedback)
+            kept = entry_of(rule, turn.t, choice, feedback)
             rewards = push_reward(carry.rewards, own.slots.own, turn.real, *kept)
             carry = _replay(rule, carry._replace(rewards=rewards), own, turn, line + 1, axis)
         return carry

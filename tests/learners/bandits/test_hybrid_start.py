@@ -16,6 +16,7 @@ from jaxret.rules import offsets
 from jaxret.testing import quick_jit
 from jaxret.types import Prior, Query
 from tests.learners.bandits.rounds import compute, make_rounds, taught
+from tests.problems import make_hub
 
 NAMES = bandits.__all__
 WEIGHT, STRENGTH, TAU = 0.25, 0.5, 0.02
@@ -45,17 +46,7 @@ def hybrid(name, **settings):
 
 @pytest.fixture(scope="module")
 def hub():
-    """Make a task in which one tool is near every query, and a prior knows some right tools."""
-    rng = np.random.default_rng(0)
-    theta = rng.normal(size=(12, 8))
-    theta[0] = theta.mean(axis=0) * 5
-    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
-    labels = rng.integers(1, 12, 200)
-    queries = theta[labels] + 0.9 * theta[0] + 0.25 * rng.normal(size=(200, 8))
-    queries /= 5 * np.linalg.norm(queries, axis=1, keepdims=True)  # near ties, which usage decides
-    prior = 0.1 * rng.random((200, 12))
-    prior[np.arange(0, 200, 2), labels[::2]] = 0.2
-    return jr.Task.from_arrays(theta, queries, labels, prior=prior)
+    return make_hub(200, length=0.2, noise=0.1, right=0.2)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,10 +8,16 @@ import jaxret as jr
 from tests.serving.indices import SETTINGS, leaves, same
 
 
-def test_a_learner_that_abstains_by_itself_is_refused(task):
-    learner = jr.abstaining(jr.mixture([jr.grid(jr.frozen, tau=[0.1, 0.5])]))
-    with pytest.raises(ValueError, match=r"abstains by itself: .* search\(\.\., at_least=\)"):
-        jr.Index(learner, task)
+def test_a_learner_that_abstains_gives_empty_tickets(task, tmp_path):
+    learner = jr.abstaining(jr.mixture([jr.grid(jr.frozen, tau=[0.1, 0.5])]), at_least=1.0)
+    index = jr.Index(learner, task, log=tmp_path / "log.jsonl")
+    index.save(tmp_path / "index")
+    for ticket in (index.search(task.queries[0], k=3), *index.search(task.queries[:2], k=3)):
+        assert (ticket.ids, ticket.scores, ticket.confidence) == ([], [], None)
+        with pytest.raises(ValueError, match=f"{ticket.number} is not open: it is empty"):
+            index.feedback(ticket, worked=True)
+    index.close()
+    assert jr.Index.load(tmp_path / "index", learner).next_ticket == 3
 
 
 def test_a_mask_may_be_a_jax_array_and_ids_occur_once(task):
