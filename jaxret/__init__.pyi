@@ -32,7 +32,10 @@ from .offline.off_policy import (
 from .offline.select import select as select
 from .offline.snapshots import Snapshot as Snapshot
 from .offline.snapshots import warm_start as warm_start
-from . import environments as environments
+from . import (
+    environments as environments,
+    tools as tools,
+)
 from .rules import (
     estimators as estimators,
     policies as policies,
@@ -71,6 +74,7 @@ from .rules.estimators import (
     Observation as Observation,
 )
 from .learners.guarded import guarded as guarded
+from .serving.catalogue import Synced as Synced
 from .serving.index import Index as Index
 from .serving.index import Ticket as Ticket
 from .learners.learner import Learner as Learner

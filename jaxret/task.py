@@ -10,7 +10,7 @@ parts of a task share its catalogue.
 Letters: I items (tools), d width, N queries, L labels per query (padded with -1).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +40,8 @@ from jaxret.types import Prior
 
 def _in_order_of_appearance(values: np.ndarray) -> Int[np.ndarray, " N"]:
     """Give each different value (or row) a number from 0, as a data set's questions have."""
+    if not len(values):
+        return np.zeros(0, np.int32)
     _, first, number = np.unique(values, axis=0, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[number.reshape(-1)].astype(np.int32)
 
@@ -74,6 +76,9 @@ class Split(NamedTuple):
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Task:
     """A catalogue and its queries, from `load_task` or `Task.from_arrays`.
+
+    A task without queries is a catalogue alone, as a live index needs it. What streams, splits,
+    trains or evaluates asks for queries (`require_queries`).
 
     Attributes:
       name: name of the task in tables.
@@ -113,8 +118,8 @@ class Task:
     def from_arrays(
         cls,
         theta: Float[ArrayLike, "I d"],
-        queries: Float[ArrayLike, "N d"],
-        labels: ArrayLike | Sequence[int] | Sequence[Sequence[int]],
+        queries: Float[ArrayLike, "N d"] | None = None,
+        labels: ArrayLike | Sequence[int] | Sequence[Sequence[int]] | None = None,
         *,
         ids: Sequence[str] | None = None,
         groups: ArrayLike | Sequence[int] | Sequence[str] | None = None,
@@ -128,7 +133,7 @@ class Task:
 
         Args:
           theta: embeddings of the tools [I, d], finite.
-          queries: [N, d], finite.
+          queries: [N, d], finite; None, or no rows: the task is a catalogue alone.
           labels: row in ``theta`` of the right tool of each query [N]; or several rows, as [N, L]
             padded with -1 or as lists.
           ids: distinct ids of the tools; None: numbers.
@@ -147,8 +152,14 @@ class Task:
           ValueError: if shapes do not match, a number is not finite, a label is outside
             -1 .. I - 1, a query has no label or one twice, an id occurs twice, or a text is blank.
         """
-        theta, queries = matrix_of("theta", theta), matrix_of("queries", queries)
-        labels = label_rows(labels)
+        theta = matrix_of("theta", theta)
+        if (queries is None) != (labels is None):
+            raise ValueError("queries and labels belong together: give both, or neither")
+        if queries is None or (isinstance(queries, Sized) and not len(queries)):
+            queries = np.zeros((0, theta.shape[1]), np.float32)
+        else:
+            queries = matrix_of("queries", queries)
+        labels = label_rows([] if labels is None else labels)
         require_task(theta, queries, labels)
         require_labels(labels, len(theta))
         ids = tuple(map(str, range(len(theta)) if ids is None else ids))
@@ -194,7 +205,7 @@ class Task:
         """
         if self.given_prior is not None or not self.lexical:
             return self.given_prior
-        if self.texts is None or self.documents is None:
+        if not self.texts or self.documents is None:
             return None
         from jaxret.encoders.lexical import Lexicon  # imports bm25s, which most tasks do not need
 
@@ -224,7 +235,7 @@ class Task:
         """Number of queries that repeat an earlier query, by text or else by vector."""
         if self.texts is not None:
             return len(self.texts) - len(set(self.texts))
-        return len(self.queries) - len(np.unique(self.queries, axis=0))
+        return 0 if not len(self) else len(self.queries) - len(np.unique(self.queries, axis=0))
 
     def select(self, rows: ArrayLike | Sequence[int] | Sequence[bool]) -> Self:
         """Select queries, with the whole catalogue.
@@ -277,6 +288,7 @@ class Task:
           shares: share of the queries in each part, positive, with sum 1.
           seed: seed of the split.
         """
+        self.require_queries()
         return tuple(self.select(rows) for rows in split_by_group(self.groups, shares, seed))
 
     def parts(
@@ -294,6 +306,7 @@ class Task:
         Raises:
           ValueError: if a share is out of its range, or there are too few questions.
         """
+        self.require_queries()
         require("validation", validation, "in (0, 1)", lambda x: 0 < x < 1)
         require("heldout", heldout, "in (0, 1)", lambda x: 0 < x < 1)
         shares = ((1 - validation) * (1 - heldout), validation, (1 - validation) * heldout)
@@ -314,6 +327,7 @@ class Task:
           test: share of all queries; ignored if the data set has a split.
           seed: seed of the split.
         """
+        self.require_queries()
         if self.dataset is None:
             parts = (1 - validation - test, validation, test)
             return Split(*self.split(parts, seed))
@@ -339,11 +353,21 @@ class Task:
         if not self.theta.shape[1]:
             raise ValueError(f"{self.name} has no vectors: load it with an encoder")
 
+    def require_queries(self) -> None:
+        """Raise ValueError if the task is a catalogue alone."""
+        if not len(self):
+            raise ValueError(
+                f"{self.name} has no queries, which a live index alone can do without: give "
+                "load_task('tools', FILE, queries=FILE) or Task.from_arrays(theta, queries, labels)"
+            )
+
     def __len__(self) -> int:
         return len(self.queries)
 
     def __repr__(self) -> str:
         items, width = self.theta.shape
+        if not len(self):
+            return f"<{self.name}: {items:,} tools, no queries, width {width}>"
         questions = len(np.unique(self.groups))
         shared = f" of {questions:,} questions" if questions < len(self) else ""
         repeated = f", {self.repeated:,} repeated" if self.repeated else ""
@@ -378,7 +402,7 @@ def load_task(
 
     Args:
       name: name of the data set: deskbank is built in, others are read from ``path``
-        (`jaxret.data.SOURCES`; jsonl is a folder of your own).
+        (`jaxret.data.SOURCES`; tools is a list of your own tools, jsonl a folder of your own).
       path: file or folder of the data.
       encoder: a name (`jaxret.encoders.ENCODERS`), an encoder from `load_encoder`, or any callable
         ``list[str] -> [n, d]``, whose vectors are not changed. None: texts are not encoded, and
@@ -443,8 +467,12 @@ def encoded(
         theta, queries = (np.zeros((len(one), 0), np.float32) for one in (documents, texts))
     else:
         folder = encoders.cache_directory() if cache is None else Path(cache)
-        theta = encoders.encode(encoder, documents, kind="document", cache=folder)
-        queries = encoders.encode(encoder, texts, kind="query", cache=folder)
+        theta = encoders.encode(
+            encoder, documents, kind="document", cache=folder, names=dataset.tool_ids
+        )
+        queries = np.zeros((0, theta.shape[1]), np.float32)
+        if texts:
+            queries = encoders.encode(encoder, texts, kind="query", cache=folder)
         if (width := queries.shape[1]) != theta.shape[1]:
             name = encoders.encoder_name(encoder)
             raise ValueError(

@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = (
     ("types", "version"),
     ("runtime",),
+    ("tools",),
     ("rules", "nn", "data", "llm"),
     ("learners", "encoders"),
     ("environments", "task"),

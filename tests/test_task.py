@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import jaxret as jr
+from jaxret.methods import tool2vec
+from jaxret.methods.common import words
 from jaxret.retrieval.dense import inner_product
 from tests import tiny
 
@@ -33,7 +35,10 @@ def test_arrays_are_converted_to_float32_and_int32():
         ({"queries": np.ones((3, 5))}, "items have 3 numbers and queries 5"),
         ({"theta": np.ones(3)}, r"theta must be a matrix with rows, got the shape \[3\]"),
         ({"theta": []}, "theta must be a matrix with rows"),
-        ({"queries": np.ones((0, 3))}, "queries must be a matrix with rows"),
+        ({"queries": np.ones((0, 3))}, "there are 0 queries and labels for 3"),
+        ({"queries": None}, "queries and labels belong together: give both, or neither"),
+        ({"labels": None}, "queries and labels belong together: give both, or neither"),
+        ({"queries": None, "labels": None, "texts": ["a"]}, "length of texts must be 0, got 1"),
         ({"theta": [[1, 2], [3]]}, "theta must be a matrix of numbers"),
         ({"theta": np.array([[1, 0, 0], [0, np.nan, 0]])}, "row 1 of theta is not finite"),
         ({"queries": np.full((3, 3), np.inf)}, "row 0 of queries is not finite"),
@@ -242,3 +247,42 @@ def test_words_are_left_out_on_request():
     vectors = jr.Task.from_arrays(np.eye(3), np.eye(3), [0, 1, 2], name="deskbank")
     with pytest.raises(ValueError, match="'hybrid' reads prior scores, and deskbank has none"):
         jr.simulate(jr.hybrid(), vectors)
+
+
+CATALOGUES = {
+    "nothing": (),
+    "None": (None, None),
+    "empty arrays": (np.zeros((0, 3)), np.zeros((0, 1), int)),
+    "empty lists": ([], []),
+}
+
+
+@pytest.mark.parametrize("given", CATALOGUES.values(), ids=CATALOGUES)
+def test_a_task_without_queries_is_a_catalogue(given):
+    documents = ["sends mail", "rents a car", "tells the time"]
+    task = jr.Task.from_arrays(EYE, *given, ids="abc", documents=documents, name="mine")
+    assert repr(task) == "<mine: 3 tools, no queries, width 3>"
+    assert (len(task), task.repeated, task.prior, task.labels.shape) == (0, 0, None, (0, 1))
+    assert task.with_theta(2 * EYE).theta[0, 0] == 2
+    index = jr.Index(jr.greedy(tau=0.1, eta=0.1), task)
+    ticket = index.search(EYE[1])
+    index.feedback(ticket, worked=1)
+    assert ticket.ids == ["b"]
+
+
+def test_what_needs_queries_says_so_of_a_catalogue():
+    task = jr.Task.from_arrays(EYE, name="mine")
+    needs = [
+        lambda: jr.simulate(jr.greedy(), task),
+        lambda: jr.sweep(jr.greedy, task, tau=[0.1]),
+        lambda: jr.evaluate(EYE, task),
+        lambda: jr.describe(task),
+        lambda: task.split((0.5, 0.5)),
+        lambda: task.parts(),
+        lambda: task.own_split(),
+        lambda: tool2vec.embeddings(task),
+        lambda: words(task, "mlc"),
+    ]
+    for call in needs:
+        with pytest.raises(ValueError, match=r"^mine has no queries, which a live index alone can"):
+            call()

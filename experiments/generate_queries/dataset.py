@@ -34,7 +34,7 @@ def assign(
         )
         for one in accepted
     ]
-    dataset = build("generated", [(tool, {}) for tool in tools], rows)
+    dataset = build("generated", [(tool, tool) for tool in tools], rows)
     cut = own_split(dataset, validation=validation, test=test, seed=seed)
     names = {dataset.query_ids[i]: part for part in Split._fields for i in getattr(cut, part)}
     return [names[_id(one)] for one in accepted]  # equal texts are near, so refused

@@ -6,7 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jaxret.data import beir, bfcl, deskbank, etom, jsonl, toolbank, toolbench, toolret, ultratool
+from jaxret.data import (
+    beir,
+    bfcl,
+    deskbank,
+    etom,
+    jsonl,
+    toolbank,
+    toolbench,
+    toolret,
+    tools,
+    ultratool,
+)
 from jaxret.data.dataset import Dataset, Document, Query, Step, build, select, split_by_group
 from jaxret.data.hops import as_hops
 from jaxret.data.split import Split, overlap, own_split
@@ -45,9 +56,10 @@ SOURCES: dict[str, Callable[..., Dataset]] = {
     "etom": etom.load,
     "beir": beir.load,
     "jsonl": jsonl.load,
+    "tools": tools.load,
 }
 FIXED = ("path", "name")  # arguments of `load`, not options
-READ_GENERAL = ("jsonl", "etom")  # sources whose own loaders read the general layout
+READ_GENERAL = ("jsonl", "etom", "tools")  # sources whose own loaders read the general layout
 NEEDED = {
     "ultratool": "test.json of github.com/JoeYing1019/UltraTool (data/English-dataset)",
     "toollens": "the folder datasets/ToolLens of github.com/quchangle1/COLT",
@@ -60,6 +72,7 @@ NEEDED = {
     "beir": "a folder with corpus.jsonl, queries.jsonl and qrels/*.tsv, unpacked from "
     "github.com/beir-cellar/beir",
     "jsonl": "a folder of your own with tools.jsonl and queries.jsonl (see jaxret.data.jsonl)",
+    "tools": "a file of your own tools: MCP's tools/list, OpenAPI, a table (see jaxret.data.tools)",
 }
 
 
@@ -71,7 +84,7 @@ def load(name: str, path: str | Path | None = None, **options) -> Dataset:
 
     Args:
       name: deskbank (built in), ultratool, toollens, bfcl, toolbench, toolbank, toolret (from
-        the hub without a path), etom, beir or jsonl.
+        the hub without a path), etom, beir, jsonl or tools.
       path: the file or folder of the source.
       **options: arguments of the source's own ``load``, such as ``part``, ``bank`` or ``tasks``.
 

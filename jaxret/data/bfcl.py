@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxret.data.dataset import Dataset, Query, build
+from jaxret.data.dataset import Dataset, Empty, Query, build
 from jaxret.runtime.files import existing, json_lines
 
 CATEGORIES = (
@@ -28,7 +28,7 @@ CATEGORIES = (
 )  # single-turn categories with a right function
 
 
-def load(path: str | Path) -> Dataset:
+def load(path: str | Path, *, empty: Empty = "keep") -> Dataset:
     """Load the single-turn categories whose files are in the folder.
 
     A query is the user's messages, without system messages. Its labels are the functions in the
@@ -39,6 +39,7 @@ def load(path: str | Path) -> Dataset:
 
     Args:
       path: a folder with ``BFCL_v4_<category>.json`` and the same under ``possible_answer/``.
+      empty: "keep" documents without text, with a warning, "drop" or "refuse" them.
 
     Raises:
       FileNotFoundError: if the folder is missing or has no category, or a category has no possible
@@ -54,7 +55,8 @@ def load(path: str | Path) -> Dataset:
     answers = {c: _answers(folder / "possible_answer" / _file(c)) for c in present}
     ids = _number(function for _, row in questions for function in row["function"])
     tools = ((ids[_key(f)], f) for _, row in questions for f in row["function"])
-    return build("bfcl", tools, (_query(row, c, answers[c], ids) for c, row in questions))
+    queries = (_query(row, c, answers[c], ids) for c, row in questions)
+    return build("bfcl", tools, queries, empty=empty)
 
 
 def _query(

@@ -9,14 +9,19 @@ Documents are stored as in the source: a dict of top-level fields under the sour
 Letters: I tools, N queries, L labels per query (padded with -1).
 """
 
+import warnings
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Int
 
+from jaxret.runtime.validate import require_one_of
+
 Document: TypeAlias = dict[str, Any] | str
+Unknown: TypeAlias = Literal["refuse", "drop"]  # what becomes of labels outside the catalogue
+Empty: TypeAlias = Literal["refuse", "drop", "keep"]  # what becomes of documents without text
 PART_NAMES = {
     "train": "train",
     "validation": "validation",
@@ -75,7 +80,14 @@ class Dataset:
         return f"<{self.summary()}>"
 
 
-def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Query]) -> Dataset:
+def build(
+    name: str,
+    tools: Iterable[tuple[str, Document]],
+    queries: Iterable[Query] | None,
+    *,
+    unknown: Unknown = "refuse",
+    empty: Empty = "keep",
+) -> Dataset:
     """Check the tools and queries of a source and merges duplicates.
 
     Tools with equal ids and documents are merged. Queries with equal text, group and steps are
@@ -86,21 +98,29 @@ def build(name: str, tools: Iterable[tuple[str, Document]], queries: Iterable[Qu
     Args:
       name: name of the data set.
       tools: (id, document) pairs, in the order of the rows.
-      queries: queries in the order of the source.
+      queries: queries in the order of the source; None: the source is a catalogue alone.
+      unknown: "refuse" labels that name a tool outside the catalogue, or "drop" them, and queries
+        without another label.
+      empty: "keep" a document without text, with its id as its text and a warning; "drop" the tool;
+        or "refuse" it.
 
     Raises:
-      ValueError: if there are no tools or no queries, an id has two documents, a query lacks id,
-        text or labels, has a repeated id, or names unknown tools, or only some queries have a
-        split.
+      ValueError: if there are no tools or no queries, an id is no string or has two documents, a
+        query lacks id, text or labels, has a repeated id, or names unknown tools, or only some
+        queries have a split.
     """
+    require_one_of("unknown", unknown, ("refuse", "drop"))
+    require_one_of("empty", empty, ("refuse", "drop", "keep"))
     documents, merged_tools = _merge_tools(name, tools)
+    documents = _with_text(name, documents, empty)
     rows = {tool: row for row, tool in enumerate(documents)}
-    checked = _check_queries(queries, known=rows)
-    if not checked:
+    checked = _check_queries(queries or (), known=rows, drop=unknown == "drop")
+    if queries is not None and not checked:
         raise ValueError(f"{name} has no queries")
     merged = _merge_queries(checked)
 
-    labels = np.full((len(merged), max(len(query.labels) for query in merged)), -1, np.int32)
+    width = max((len(query.labels) for query in merged), default=1)
+    labels = np.full((len(merged), width), -1, np.int32)
     for row, query in enumerate(merged):
         labels[row, : len(query.labels)] = [rows[label] for label in query.labels]
     numbers: dict[Hashable, int] = {}
@@ -196,6 +216,8 @@ def _merge_tools(
     documents: dict[str, Document] = {}
     entries = 0
     for tool, document in tools:
+        if not isinstance(tool, str) or not tool.strip():
+            raise ValueError(f"{name}: ids must be strings that are not blank, got {tool!r:.60}")
         entries += 1
         if documents.setdefault(tool, document) != document:
             raise ValueError(f"{name}: tool {tool!r} has two different documents; ids must differ")
@@ -204,11 +226,44 @@ def _merge_tools(
     return documents, entries - len(documents)
 
 
-def _check_queries(queries: Iterable[Query], known: dict[str, int]) -> list[Query]:
+def is_empty(value: Any) -> bool:
+    """Return whether a value is None, blank text or a collection of such; False and 0 are not."""
+    if isinstance(value, dict):
+        return all(map(is_empty, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(is_empty, value))
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _with_text(name: str, documents: dict[str, Document], empty: Empty) -> dict[str, Document]:
+    """Refuse, drop or keep the documents without text."""
+    bare = [tool for tool, document in documents.items() if is_empty(document)]
+    if not bare:
+        return documents
+    found = f"{name}: {len(bare):,} of {len(documents):,} documents are empty, such as {bare[:3]}"
+    if empty == "refuse":
+        raise ValueError(
+            f"{found}; empty='drop' leaves them out, empty='keep' takes the id as the text"
+        )
+    if empty == "drop":
+        rest = {tool: one for tool, one in documents.items() if not is_empty(one)}
+        if not rest:
+            raise ValueError(f"{found}: no tool is left")
+        return rest
+    warnings.warn(
+        f"{found}: their ids are their texts; empty='drop' leaves them out, empty='refuse' stops",
+        stacklevel=2,
+    )
+    return {tool: tool if is_empty(one) else one for tool, one in documents.items()}
+
+
+def _check_queries(queries: Iterable[Query], known: dict[str, int], *, drop: bool) -> list[Query]:
     checked: dict[str, Query] = {}
     for query in queries:
         if not query.id:
             raise ValueError(f"a query has no id; its text: {query.text!r:.80}")
+        if not isinstance(query.id, str):
+            raise ValueError(f"the id of a query must be a string, got {query.id!r:.60}")
         if query.id in checked:
             raise ValueError(f"two queries have the id {query.id!r}; ids must differ")
         if not query.text.strip():
@@ -217,10 +272,18 @@ def _check_queries(queries: Iterable[Query], known: dict[str, int]) -> list[Quer
             raise ValueError(f"query {query.id!r} has no labels; leave it out or label it")
         named = dict.fromkeys((*query.labels, *(label for _, label in query.steps)))
         if unknown := [label for label in named if label not in known]:
-            raise ValueError(
-                f"labels of query {query.id!r} name unknown tools {unknown}; "
-                f"known: {len(known):,} tools such as {list(known)[:3]}"
+            if not drop:
+                raise ValueError(
+                    f"labels of query {query.id!r} name unknown tools {unknown}; "
+                    f"known: {len(known):,} tools such as {list(known)[:3]}; "
+                    "unknown='drop' leaves such labels out"
+                )
+            query = query._replace(
+                labels=tuple(label for label in query.labels if label in known),
+                steps=tuple(step for step in query.steps if step[1] in known),
             )
+            if not query.labels:
+                continue
         checked[query.id] = query
     return list(checked.values())
 

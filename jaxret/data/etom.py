@@ -18,21 +18,26 @@ or the same in the general layout (`jaxret.data.jsonl`), its queries with ``leve
 The queries of level 5, which no tool serves, have no label and are not read.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from jaxret.data.dataset import Dataset, Document, Query, build
+from jaxret.data.dataset import Dataset, Document, Empty, Query, Unknown, build
 from jaxret.data.jsonl import read_tools
-from jaxret.runtime.files import existing, json_lines
+from jaxret.runtime.files import existing, json_rows, read_json
+from jaxret.runtime.rows import id_of, query_of
 
 ANY_SERVES, PLAN = (1, 2), (3, 4)  # what several labels mean, by level
 MISNAMED = "l2_42"  # query whose tool id is not in the registry
 OF_SCHEMAS = ("$schema", "additionalProperties")  # fields about the schema, not the tool
 
 
-def load(path: str | Path, *, levels: Sequence[int] = ANY_SERVES) -> Dataset:
+def load(
+    path: str | Path,
+    *,
+    levels: Sequence[int] = ANY_SERVES,
+    unknown: Unknown = "refuse",
+    empty: Empty = "keep",
+) -> Dataset:
     """Load the queries of some levels and all 2,375 tools; the split is the level.
 
     Labels are all tools that a query names, with blanks stripped from their ids. At levels 1 and 2
@@ -42,6 +47,8 @@ def load(path: str | Path, *, levels: Sequence[int] = ANY_SERVES) -> Dataset:
     Args:
       path: the folder ``data``, or a folder of the general layout.
       levels: some of 1 and 2, or some of 3 and 4.
+      unknown: "refuse" labels that name an unknown tool, or "drop" them.
+      empty: "keep" documents without text, with a warning, "drop" or "refuse" them.
 
     Raises:
       ValueError: if a file is damaged, or levels of both kinds are mixed.
@@ -58,7 +65,8 @@ def load(path: str | Path, *, levels: Sequence[int] = ANY_SERVES) -> Dataset:
     else:
         tools, queries = _registry(folder / "mcp_registry.json"), _original(folder, levels)
     named = ((tool, _document(fields)) for tool, fields in tools)
-    return build("etom" if kind == ANY_SERVES else "etom-plans", named, queries)
+    name = "etom" if kind == ANY_SERVES else "etom-plans"
+    return build(name, named, queries, unknown=unknown, empty=empty)
 
 
 def _document(fields: Document) -> Document:
@@ -76,15 +84,18 @@ def _query(name: str, text: str, level: int, alternatives: Iterable[Iterable[str
 
 def _converted(folder: Path, levels: Sequence[int]) -> Iterator[Query]:
     fields = ("id", "query", "level", "alternatives")
-    for row in json_lines(folder / "queries.jsonl", holds="one query a line", fields=fields):
+    rows = json_rows(folder / "queries.jsonl", holds="one query a line", fields=fields)
+    for where, row in rows:
         if row["level"] in levels:
-            yield _query(row["id"], row["query"], row["level"], row["alternatives"])
+            name = id_of(where, row["id"])
+            text = query_of(where, name, row["query"])
+            yield _query(name, text, row["level"], row["alternatives"])
 
 
 def _registry(file: Path) -> Iterator[tuple[str, Document]]:
     """Yield (id, document); a tool that is listed again keeps its first document."""
     first: dict[str, Document] = {}
-    for server in _read(file, "the servers and their tools")["servers"]:
+    for server in read_json(file, "the servers and their tools")["servers"]:
         name = server["server_name"]
         for tool in server["tools"]:
             document = {
@@ -100,17 +111,10 @@ def _registry(file: Path) -> Iterator[tuple[str, Document]]:
 
 def _original(folder: Path, levels: Sequence[int]) -> Iterator[Query]:
     for level in sorted(set(levels)):
-        rows = _read(folder / "queries" / f"level_{level}.json", "a list of queries")
+        rows = read_json(folder / "queries" / f"level_{level}.json", "a list of queries")
         for row in rows:
             name, steps = f"l{level}_{row['query_id']}", row["ground_truth_tools"]
             equal = ([step] if isinstance(step, dict) else step for step in steps)
             tools = ([tool["tool_id"] for tool in some] for some in equal)
             if name != MISNAMED:
                 yield _query(name, row["query"], level, tools)
-
-
-def _read(file: Path, holds: str) -> Any:
-    try:
-        return json.loads(existing(file, holds).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{file}: not JSON: {error}") from error

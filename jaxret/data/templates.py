@@ -23,10 +23,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxret.data.dataset import Document
+from jaxret.tools.schema import listed, parameters
 
 MAX_CHARACTERS = 8192
 DESCRIBING = ("description", "func_description", "functionality")  # ToolRet's names of the field
 PROFILE_FIELDS = ("function", "tags", "when_to_use", "limitation")
+SCHEMAS = ("inputSchema", "input_schema", "outputSchema", "output_schema")  # of MCP, Anthropic
+FIRST = ("name", "description")
 READERS = {"json": json.loads, "python": ast.literal_eval}  # parsers of strings
 
 
@@ -110,11 +113,16 @@ def functionality(document: Document) -> str:
 def full(document: Document) -> str:
     """Render all fields but ``terse`` and the tool profile, nested ones flattened.
 
-    Running text is returned unchanged.
+    Encoders cut long texts: in a document with a schema (`SCHEMAS`), name and description come
+    first, and schemas last, as the names and descriptions of their parameters. Running text is
+    returned unchanged.
     """
     named = {k: v for k, v in _fields(document).items() if k not in ("terse", "tool_profile")}
     if named.keys() == {"documentation"}:
         return raw(named)
+    if last := {key: listed(parameters(named[key])) for key in SCHEMAS if key in named}:
+        first = {key: named[key] for key in FIRST if key in named}
+        named = first | {key: x for key, x in named.items() if key not in last} | last
     return _lines({key: _flat(value) for key, value in named.items()})
 
 

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jaxret.data.dataset import Dataset, Document, Query, build
-from jaxret.runtime.files import existing, json_lines, parquet_rows
+from jaxret.data.dataset import Dataset, Document, Empty, Query, Unknown, build
+from jaxret.runtime.files import existing, json_lines, parquet_rows, text_lines
 from jaxret.runtime.validate import require_one_of
 
 BANKS = {
@@ -33,7 +33,12 @@ INSTRUCTIONS = ("refined_instruction", "instruction")
 
 
 def load(
-    path: str | Path, *, bank: str = "numpy", refined: bool = True, unknown: str = "refuse"
+    path: str | Path,
+    *,
+    bank: str = "numpy",
+    refined: bool = True,
+    unknown: Unknown = "refuse",
+    empty: Empty = "keep",
 ) -> Dataset:
     """Load the available parts of one bank.
 
@@ -48,6 +53,7 @@ def load(
       refined: whether to use the refined instruction if there is one, instead of the raw one.
       unknown: "refuse" queries that call a function without a description, or "drop" them, as in
         the authors' generator.
+      empty: "keep" documents without text, with a warning, "drop" or "refuse" them.
 
     Raises:
       ValueError: if a file is damaged, a tool is described twice, or a query has no text.
@@ -60,7 +66,7 @@ def load(
     tools = list(_tools(_tool_file(folder, bank)))
     called = _queries(folder, BANKS[bank][0], refined)
     queries = _known(called, {name for name, _ in tools}, drop=unknown == "drop")
-    return build(f"toolbank-{bank}", tools, queries)
+    return build(f"toolbank-{bank}", tools, queries, empty=empty)
 
 
 def _known(queries: Iterable[Query], known: set[str], *, drop: bool) -> Iterator[Query]:
@@ -147,9 +153,8 @@ def _rows(file: Path) -> Iterator[tuple[int, Any]]:
 
 def _json(file: Path, kind: type) -> Any:
     try:
-        content = json.loads(
-            file.read_text(encoding="utf-8"), object_pairs_hook=partial(_unique, file=file)
-        )
+        text = "".join(text_lines(file, f"a JSON {kind.__name__}"))
+        content = json.loads(text, object_pairs_hook=partial(_unique, file=file))
     except json.JSONDecodeError as error:
         raise ValueError(f"{file}: not JSON: {error}") from error
     if not isinstance(content, kind):

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from jaxret.data.dataset import Dataset, Document, Query, build
-from jaxret.runtime.files import existing
+from jaxret.data.dataset import Dataset, Document, Empty, Query, Unknown, build
+from jaxret.runtime.files import existing, text_lines
 
 PARTS = ("train", "test")
 CORPUS = ("docid", "document_content")
@@ -27,7 +27,7 @@ JUDGEMENTS = ("qid", "0", "docid", "1")
 LONGEST = 2**24  # characters in a cell; the csv module stops at 2**17
 
 
-def load(path: str | Path) -> Dataset:
+def load(path: str | Path, *, unknown: Unknown = "refuse", empty: Empty = "keep") -> Dataset:
     """Load one of the folders; repeated rows are merged and counted.
 
     The id of a query is its part and its qid (``train_17``), since both files number their queries.
@@ -36,6 +36,8 @@ def load(path: str | Path) -> Dataset:
 
     Args:
       path: the folder G1, G2 or G3.
+      unknown: "refuse" labels that name an unknown tool, or "drop" them.
+      empty: "keep" documents without text, with a warning, "drop" or "refuse" them.
 
     Raises:
       ValueError: if a row is incomplete, or a judgement is of an unknown query.
@@ -43,7 +45,7 @@ def load(path: str | Path) -> Dataset:
     folder = existing(path, "a folder G1, G2 or G3 with corpus.tsv, *.query.txt and qrels.*.tsv")
     tools = _tools(folder / "corpus.tsv")
     (train, train_rows), (test, test_rows) = (_queries(folder, part) for part in PARTS)
-    dataset = build("toolbench", tools, train + test)
+    dataset = build("toolbench", tools, train + test, unknown=unknown, empty=empty)
     repeated = train_rows + test_rows - len(train) - len(test)
     return replace(dataset, merged_queries=dataset.merged_queries + repeated)
 
@@ -97,17 +99,17 @@ def _rows(file: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]
     """Yield (line, cells); no cell may be empty."""
     limit = csv.field_size_limit(LONGEST)
     try:
-        with existing(file, f"rows of {columns}").open(encoding="utf-8", newline="") as lines:
-            rows = csv.reader(lines, delimiter="\t", strict=True)
-            line = 1  # the line where a row begins, since quoted texts may have several lines
-            try:
-                for row in rows:
-                    if row and (len(row) != len(columns) or not all(map(str.strip, row))):
-                        raise ValueError(f"{file}, line {line}: expected {columns}, got {row}")
-                    if row:
-                        yield line, row
-                    line = rows.line_num + 1
-            except csv.Error as error:
-                raise ValueError(f"{file}, line {line}: {error}") from error
+        lines = text_lines(file, f"rows of {columns}")
+        rows = csv.reader(lines, delimiter="\t", strict=True)
+        line = 1  # the line where a row begins, since quoted texts may have several lines
+        try:
+            for row in rows:
+                if row and (len(row) != len(columns) or not all(map(str.strip, row))):
+                    raise ValueError(f"{file}, line {line}: expected {columns}, got {row}")
+                if row:
+                    yield line, row
+                line = rows.line_num + 1
+        except csv.Error as error:
+            raise ValueError(f"{file}, line {line}: {error}") from error
     finally:
         csv.field_size_limit(limit)

@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxret.data.dataset import Dataset, Query, build
+from jaxret.data.dataset import Dataset, Empty, Query, Unknown, build
 from jaxret.data.templates import query_text
 from jaxret.runtime.files import existing, json_lines, parquet_rows
+from jaxret.runtime.rows import id_of, query_of
 
 REPOSITORIES = {"queries": "mangopy/ToolRet-Queries", "tools": "mangopy/ToolRet-Tools"}
 
@@ -52,7 +53,13 @@ class Benchmark(NamedTuple):
     pools: tuple[str, ...]  # I, the folder of ``tools`` that each is from
 
 
-def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Dataset:
+def load(
+    path: str | Path | None = None,
+    *,
+    tasks: Sequence[str] | None = None,
+    unknown: Unknown = "refuse",
+    empty: Empty = "keep",
+) -> Dataset:
     """Load the queries of some tasks and all tools.
 
     The text of a query is ``{instruction}\\n{query}`` (ORAG C.1.2); its split is its task.
@@ -61,6 +68,8 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
     Args:
       path: a folder with ``queries/`` and ``tools/``; None: the hub.
       tasks: names of tasks; None: all tasks.
+      unknown: "refuse" labels that name an unknown tool, or "drop" them.
+      empty: "keep" documents without text, with a warning, "drop" or "refuse" them.
 
     Raises:
       ValueError: if a file is damaged, or a task is unknown.
@@ -78,7 +87,8 @@ def load(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) 
         for task, folder in queries.items()
         for row in _query_rows(folder)
     )
-    return build("toolret", ((tool, text) for _, tool, text in _tools(tools)), kept)
+    documents = ((tool, text) for _, tool, text in _tools(tools))
+    return build("toolret", documents, kept, unknown=unknown, empty=empty)
 
 
 def benchmark(path: str | Path | None = None, *, tasks: Sequence[str] | None = None) -> Benchmark:
@@ -139,17 +149,21 @@ def _tools(folders: dict[str, Path]) -> Iterator[tuple[str, str, str]]:
     """Yield (category, id, documentation)."""
     for category, folder in folders.items():
         for row in _rows(folder, fields=("id", "documentation")):
-            yield category, row["id"], row["documentation"]
+            yield category, id_of(str(folder), row["id"]), row["documentation"] or ""
 
 
 def _query_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    return _rows(folder, ("id", "query", "instruction", "labels"), optional=("category",))
+    fields = ("id", "query", "instruction", "labels")
+    for row in _rows(folder, fields, optional=("category",)):
+        name = id_of(str(folder), row["id"])
+        yield row | {"id": name, "query": query_of(str(folder), name, row["query"])}
 
 
 def _labels(folder: Path, row: dict[str, Any], *, binary: bool = False) -> tuple[str, ...]:
     """Return the relevant tools; the last relevance of a repeated tool counts."""
     try:
-        relevance = {one["id"]: int(one.get("relevance", 1)) for one in json.loads(row["labels"])}
+        listed = json.loads(row["labels"])
+        relevance = {id_of(str(folder), x["id"]): int(x.get("relevance", 1)) for x in listed}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{folder}: labels of query {row['id']!r} must be the JSON text of a list of "

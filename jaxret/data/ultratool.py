@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxret.data.dataset import Dataset, Query, build
+from jaxret.data.dataset import Dataset, Empty, Query, Unknown, build
 from jaxret.runtime.files import existing, json_lines
 
 TEMPLATE = (
@@ -22,7 +22,7 @@ TEMPLATE = (
 CALL = re.compile(r"\s*([\w.-]+)\s*\(")
 
 
-def load(path: str | Path) -> Dataset:
+def load(path: str | Path, *, unknown: Unknown = "refuse", empty: Empty = "keep") -> Dataset:
     """Load the questions of one file: 436 tools and 2,381 queries for ``test.json``.
 
     A step is a query if its ``tool`` is a call; the tool called is its label. The steps of a
@@ -30,13 +30,16 @@ def load(path: str | Path) -> Dataset:
 
     Args:
       path: the file, or the folder with ``test.json``.
+      unknown: "refuse" labels that name an unknown tool, or "drop" them.
+      empty: "keep" documents without text, with a warning, "drop" or "refuse" them.
     """
     path = existing(path, "UltraTool's test.json or the folder that holds it")
     file = path / "test.json" if path.is_dir() else path
     fields = ("question", "plan", "tools")
     rows = list(json_lines(file, holds="one UltraTool question a line", fields=fields))
     tools = ((tool["name"], tool) for row in rows for tool in row["tools"])
-    return build("ultratool", tools, _queries(rows, split=file.stem))
+    queries = _queries(rows, split=file.stem)
+    return build("ultratool", tools, queries, unknown=unknown, empty=empty)
 
 
 def _queries(rows: list[dict[str, Any]], split: str) -> Iterator[Query]:

@@ -30,7 +30,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from jaxret.data.dataset import Document
+from jaxret.data.dataset import Document, is_empty
 from jaxret.data.templates import READERS, parse
 
 KINDS = ("object", *READERS, "labelled", "text", "broken")
@@ -195,15 +195,6 @@ def profile(document: Document) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise TypeError(f"a tool_profile must be an object, got {content!r:.60}")
     return content
-
-
-def is_empty(value: Any) -> bool:
-    """Return whether a value is None, blank text or a collection of such; False and 0 are not."""
-    if isinstance(value, dict):
-        return all(map(is_empty, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(is_empty, value))
-    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def canonical_fields(document: Document) -> dict[str, list[Any]]:

@@ -5,6 +5,7 @@ The key of a vector is the hash of the encoder's fingerprint and of the text wit
 Letters: n texts, B texts in a batch, L tokens per text, d embedding width.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,6 +34,7 @@ def encode(
     cache: Path | None,
     batch_tokens: int = 512,
     progress: bool = True,
+    names: Sequence[str] | None = None,
 ) -> Float32[np.ndarray, "n d"]:
     """Encode texts as unit vectors, in the same order; equal texts are encoded once.
 
@@ -48,6 +50,8 @@ def encode(
         interrupted call loses at most `SHARD` texts.
       batch_tokens: padded tokens per batch; 512 is best on 2 CPU cores, accelerators need more.
       progress: whether to show a bar.
+      names: ids of the texts; a warning then says how many are cut, with the first ids, unless a
+        callable encodes them, whose length is not known. None: no warning.
 
     Returns:
       The vectors [n, d], float32, of length 1 unless a callable made them.
@@ -62,6 +66,8 @@ def encode(
         rows = np.zeros((len(texts), encoder.width), np.float32)
         return distributed.agreed(rows)
     prefixed = with_prefix(texts, encoder.spec.prefix(kind))
+    if names is not None:
+        _warn_of_cut(encoder, prefixed, names, kind)
     keys = [digest(text) for text in prefixed]
     folder = None if cache is None else Path(cache) / encoder.fingerprint
     vectors = {} if folder is None else read_vectors(folder, encoder.width)
@@ -110,3 +116,38 @@ def forward(
 def _batches(encoder, texts, batch_tokens, lengths):
     tokens = [text.ids for text in encoder.tokenizer.encode_batch(texts)]
     return batches(tokens, batch_tokens, lengths)
+
+
+def cut_texts(encoder: TextEncoder, texts: Sequence[str]) -> list[int]:
+    """Find the texts that an encoder cuts.
+
+    Args:
+      encoder: encoder with a tokenizer.
+      texts: texts with their prefixes.
+
+    Returns:
+      The positions of the texts with more tokens than ``max_tokens``.
+    """
+    most = encoder.spec.max_tokens
+    few = most - encoder.tokenizer.num_special_tokens_to_add(False)
+    # A token is a byte or more, so that shorter texts need not be read.
+    long = [place for place, text in enumerate(texts) if len(text.encode()) > few]
+    found: list[int] = []
+    for start in range(0, len(long), SHARD):
+        part = long[start : start + SHARD]
+        tokens = encoder.tokenizer.encode_batch([texts[place] for place in part])
+        found += [x for x, text in zip(part, tokens, strict=True) if text.overflowing]
+    return found
+
+
+def _warn_of_cut(
+    encoder: TextEncoder, texts: Sequence[str], names: Sequence[str], kind: Kind
+) -> None:
+    if cut := cut_texts(encoder, texts):
+        first = ", ".join(repr(names[place]) for place in cut[:3])
+        warnings.warn(
+            f"{len(cut):,} of {len(texts):,} {kind} texts are longer than the "
+            f"{encoder.spec.max_tokens} tokens that {encoder.spec.name} reads, and are cut: "
+            f"{first}{', ..' if len(cut) > 3 else ''}; put what matters first, or shorten them",
+            stacklevel=4,
+        )

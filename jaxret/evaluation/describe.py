@@ -53,7 +53,11 @@ def describe(task: Task) -> Description:
 
     Args:
       task: a whole task, or the part on which results are reported.
+
+    Raises:
+      ValueError: if the task has no queries.
     """
+    task.require_queries()
     queries_of = np.bincount(task.labels[task.labels >= 0], minlength=len(task.ids))
     ranked = {}
     if task.theta.shape[1]:

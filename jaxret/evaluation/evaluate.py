@@ -231,6 +231,7 @@ def evaluate_each(
         raise ValueError(f"metrics must be a list of names, got the single string {names!r}")
     require("metrics", names, "a list of one or more names", len)
     cuts = sorted({_cut(name) for name in names})
+    task.require_queries()
     masks = None if part is None else _masks(part, task)
     if is_run(ranked):
         values = _each_cut(_of_run(ranked, task, masks), cuts)

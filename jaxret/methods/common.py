@@ -58,6 +58,8 @@ def words(task: Task, method: str, needs: Sequence[str] = tuple(NEEDS)) -> Words
     Raises:
       ValueError: if the task lacks one of them; names all that it lacks.
     """
+    if "texts" in needs:
+        task.require_queries()
     encoder = task.encoder
     has = {
         "texts": None if task.texts is None else list(task.texts),

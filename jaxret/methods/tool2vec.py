@@ -87,7 +87,11 @@ def embeddings(task: Task, config: Config = Config()) -> Float[np.ndarray, "I d"
 
     Returns:
       one row per tool [I, d], on the host.
+
+    Raises:
+      ValueError: if the task has no queries.
     """
+    task.require_queries()
     make = jax.jit(tool2vec, static_argnames=("normalise", "mix"))
     arrays = (task.queries, task.labels, task.theta)
     return np.asarray(make(*arrays, normalise=config.normalise, mix=config.mix))

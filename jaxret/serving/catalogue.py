@@ -1,5 +1,8 @@
 """A live catalogue: tools are added, removed and redescribed while a learner keeps its state.
 
+    index = Index.from_tools("tools.json")      any list of tools (`jaxret.tools.read`)
+    index.sync("tools.json")                    adds new tools and redescribes changed ones
+
 The state has a row for each tool that was ever added, and spare rows: a removed tool is marked
 absent, and its row is kept. Growing copies the whole state, bit for bit.
 
@@ -7,7 +10,8 @@ Letters: I rows, d width.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +20,34 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxret import encoders
+from jaxret.data.dataset import build
 from jaxret.data.templates import normalise
+from jaxret.encoders import Encoder
 from jaxret.encoders.lexical import Lexicon
 from jaxret.environments.interventions import How
 from jaxret.learners.learner import Learner, change_rows, without_past
+from jaxret.learners.mixture import mixture
 from jaxret.runtime.validate import require, require_different
-from jaxret.task import Task
+from jaxret.task import Task, encoded
+from jaxret.tools import describe, read
+from jaxret.tools.tool import document
 from jaxret.types import Prior, State
 
 Descriptions: TypeAlias = ArrayLike | Sequence[str]  # a vector [d] or a text for each tool
+
+
+class Synced(NamedTuple):
+    """What `LiveCatalogue.sync` did.
+
+    Attributes:
+      added: ids of the tools that are new, or came back.
+      redescribed: ids of the tools whose text changed.
+      unchanged: ids of the listed tools that are as before.
+    """
+
+    added: list[str]
+    redescribed: list[str]
+    unchanged: list[str]
 
 
 class LiveCatalogue:
@@ -49,24 +72,93 @@ class LiveCatalogue:
         self.texts = list(words or [""] * len(task.ids))  # "": no words are matched
         self._lexicon: Lexicon | None = None
 
+    @classmethod
+    def from_tools(
+        cls,
+        tools: Any,
+        learner: Learner | None = None,
+        encoder: str | Encoder = "minilm",
+        *,
+        cache: str | Path | None = None,
+        **options: Any,
+    ) -> Self:
+        """Start from a list of tools, without queries or labels.
+
+        Args:
+          tools: what `jaxret.tools.read` reads: a file or its content, of MCP, OpenAI, Anthropic,
+            OpenAPI or a table; or the tools that it returned.
+          learner: a preset, or any learner that learns from rewards; None: `jaxret.mixture`.
+          encoder: a name (`jaxret.encoders.ENCODERS`), an encoder from `load_encoder`, or any
+            callable ``list[str] -> [n, d]``, which `load` then asks for by its name.
+          cache: folder of encoded texts; None: ``$JAXRET_CACHE`` or ``~/.cache/jaxret``.
+          **options: further arguments of the class, such as ``seed`` and ``log``.
+
+        Raises:
+          ValueError: if there are no tools, one of them cannot be read, or the encoder is unknown.
+          FileNotFoundError: if the file or the encoder's weights are missing.
+        """
+        dataset = build("tools", ((tool.id, document(tool)) for tool in read(tools)), None)
+        learner = mixture() if learner is None else learner
+        return cls(learner, encoded(dataset, encoder, cache=cache), **options)
+
     @property
     def ids(self) -> list[str]:
         """Ids of the available tools."""
         pairs = zip(self.names, self._available, strict=False)
         return [name for name, available in pairs if available]
 
-    def add(self, ids: Sequence[str], descriptions: Descriptions) -> None:
-        """Add tools at the end; a removed tool is restored with its new description.
+    def sync(self, tools: Any, how: How = "carry") -> Synced:
+        """Add the tools of a list that are new, and redescribe those whose text changed.
+
+        Tools that are not in the list stay, since a list may be what one user may see: `remove`
+        removes them. A tool of a category is also recognised by its id with the category before
+        it. Texts are compared with those of the index; a tool described by a vector is redescribed.
+
+        Args:
+          tools: what `jaxret.tools.read` reads, or the tools that it returned.
+          how: what becomes of what was learnt about a changed tool, as in `redescribe`.
+
+        Returns:
+          The ids that were added, redescribed and left unchanged.
+
+        Raises:
+          ValueError: if there are no tools, or one of them cannot be read.
+        """
+        known = set(self.names)
+        texts = {}
+        for tool in read(tools):
+            prefixed = f"{tool.category}.{tool.name}"
+            name = prefixed if tool.id not in known and prefixed in known else tool.id
+            texts[name] = normalise(describe(tool).text)
+        pairs = zip(self.names, self.texts, self._available, strict=False)
+        before = {name: text for name, text, available in pairs if available}
+        added = [name for name in texts if name not in before]
+        changed = [name for name in texts if before.get(name, texts[name]) != texts[name]]
+        if added:
+            self.add(added, [texts[name] for name in added])
+        if changed:
+            self.redescribe(changed, [texts[name] for name in changed], how)
+        done = {*added, *changed}
+        return Synced(added, changed, [name for name in texts if name not in done])
+
+    def add(self, ids: Sequence[str], descriptions: Descriptions, *, reset: bool = False) -> None:
+        """Add tools at the end; a removed tool is restored.
+
+        A tool that comes back with the description that it had keeps what was learnt about it; with
+        another description it starts from that.
 
         Args:
           ids: ids of the tools, none of which is available.
           descriptions: a text or a vector [d] for each tool.
+          reset: whether tools that come back with the same description start from it as well.
 
         Raises:
-          ValueError: if an id is available already, or occurs twice.
+          ValueError: if an id is blank or no string, is available already, or occurs twice.
         """
         ids = _listed(ids)
-        rows = self._encode(descriptions, "document", len(ids))
+        if wrong := [one for one in ids if not isinstance(one, str) or not one.strip()]:
+            raise ValueError(f"an id must be a string that is not blank, got {wrong[0]!r}")
+        rows = self._encode(descriptions, "document", len(ids), names=ids)
         require_different("ids", ids)
         available = set(self.ids)
         if present := [one for one in ids if one in available]:
@@ -77,7 +169,11 @@ class LiveCatalogue:
         self._grow(len(self.names))
         rows_of = {one: row for row, one in enumerate(self.names)}
         places = [rows_of[one] for one in ids]
-        self._describe(places, rows, "reset")
+        as_before = self._as_before(places, rows, _listed(descriptions))
+        kept = np.array([not reset and one in known for one in ids]) & as_before
+        for how, chosen in (("keep", kept), ("reset", ~kept)):
+            if chosen.any():
+                self._describe(list(np.array(places)[chosen]), rows[chosen], how)
         self._reword(places, descriptions)
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -109,7 +205,8 @@ class LiveCatalogue:
         """
         require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
         rows = self._rows(ids)
-        self._describe(rows, self._encode(descriptions, "document", len(rows)), how)
+        vectors = self._encode(descriptions, "document", len(rows), names=_listed(ids))
+        self._describe(rows, vectors, how)
         self._reword(rows, descriptions)
 
     def __len__(self) -> int:
@@ -119,15 +216,26 @@ class LiveCatalogue:
     def _available(self) -> np.ndarray:
         return np.asarray(self.state.available)
 
-    def _encode(self, given: Any, kind: encoders.Kind, count: int = 1) -> np.ndarray:
-        """Convert texts or vectors to rows [count, d]."""
+    def _encode(
+        self,
+        given: Any,
+        kind: encoders.Kind,
+        count: int = 1,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> np.ndarray:
+        """Convert texts or vectors to rows [count, d]; warn of texts that are cut, by names."""
         given = _listed(given)
         require(f"the number of {kind} vectors", len(given), f"{count}", lambda n: n == count)
         if any(isinstance(one, str) for one in given):
             if self.encoder is None:
                 raise ValueError("texts need an encoder: give vectors, or a task with an encoder")
             texts = [normalise(one) if isinstance(one, str) else one for one in given]
-            rows = [*encoders.encode(self.encoder, texts, kind=kind, cache=None, progress=False)]
+            rows = [
+                *encoders.encode(
+                    self.encoder, texts, kind=kind, cache=None, progress=False, names=names
+                )
+            ]
         else:
             rows = [np.asarray(one, np.float32) for one in given]
         width = self.starts.shape[1]
@@ -136,6 +244,16 @@ class LiveCatalogue:
                 shape = list(row.shape)
                 raise ValueError(f"a {kind} must be {width} finite numbers, got the shape {shape}")
         return np.stack(rows)
+
+    def _as_before(self, rows: list[int], vectors: np.ndarray, given: list[Any]) -> np.ndarray:
+        """Return whether the rows had these descriptions [n], by text or else by vector."""
+        where = jnp.asarray(rows)
+        starts = np.asarray(self._projected(self.state.theta.at[where].set(vectors))[where])
+        by_text = [
+            isinstance(one, str) and normalise(one) == self.texts[row]
+            for row, one in zip(rows, given, strict=True)
+        ]
+        return np.isclose(starts, self.starts[rows], atol=1e-6).all(axis=1) | np.array(by_text)
 
     def _reword(self, rows: list[int], descriptions: Descriptions) -> None:
         """Store the texts whose words are matched."""

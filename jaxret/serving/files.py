@@ -128,8 +128,8 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
     if encoder is None and its_encoder is not None:
         if its_encoder.get("callable"):
             raise ValueError(
-                f"the texts of {folder} were encoded by the callable {its_encoder['name']!r}, "
-                "which no file holds: Index.load(folder, encoder=it)"
+                f"the texts of {folder} were encoded by the callable {its_encoder['name']!r} "
+                f"(width {starts.shape[1]:,}), which no file holds: Index.load(folder, encoder=it)"
             )
         encoder = encoders.load_encoder(its_encoder["name"], its_encoder["path"])
     state = _state(folder, learner, arrays)

@@ -142,8 +142,8 @@ class Simulation:
         form: Form = "auto",
     ):
         task.require_vectors()
+        task.require_queries()
         require_task(task.theta, task.queries, task.labels)
-        require(f"the queries of {task.name}", len(task), "one or more", lambda n: n >= 1)
         require("chunk", chunk, ">= 1", lambda x: x >= 1)
         require("devices", devices, "None or >= 1", lambda n: n is None or n >= 1)
         require("form", form, "auto, scan or blocked", {"auto", "scan", "blocked"}.__contains__)

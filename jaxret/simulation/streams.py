@@ -55,8 +55,10 @@ def stream_orders(
       Positions [S, T], padded with -1.
 
     Raises:
-      ValueError: if ``part`` has another shape or no query for a seed, or ``order`` does not fit.
+      ValueError: if the task has no queries, ``part`` has another shape or no query for a seed, or
+        ``order`` does not fit.
     """
+    task.require_queries()
     if order is not None:
         if part is not None or exposures != 1 or hops:
             raise ValueError("order goes with neither part nor exposures nor hops: leave them out")

@@ -149,7 +149,7 @@ def test_missing_and_broken_files_are_named(tmp_path):
         load("etom", tmp_path)
     original(tmp_path)
     (tmp_path / "queries" / "level_2.json").write_text("[")
-    with pytest.raises(ValueError, match=r"level_2\.json: not JSON"):
+    with pytest.raises(ValueError, match=r"level_2\.json, line 1: not JSON"):
         load("etom", tmp_path)
 
 

@@ -144,9 +144,11 @@ def test_beir_labels_are_positive_judgements_and_splits_their_files(beir_folder)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("q1 d1 1", r"test\.tsv, line 4: expected \['query-id', 'corpus-id', 'score'\]"),
+        ("q1 d1", r"test\.tsv, line 4: expected query, document, score, or TREC's query, 0"),
+        ("q1\td1\thigh", r"test\.tsv, line 4: expected query, document, score"),
+        ("q1\t0\td1\t1\tx", r"test\.tsv, line 4: expected query, document, score"),
         ("q9\td1\t1", r"judges queries \['q9'\] not in"),
-        ("q1\td1\t1", r"query 'q1' is judged in test\.tsv and in train\.tsv"),
+        ("q1\td1\t1", r"query 'q1' is judged in test and in train"),
         ("q2\td9\t1", r"labels of query 'q2' name unknown tools \['d9'\]; known: 2 tools"),
     ],
 )
