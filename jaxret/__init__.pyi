@@ -76,7 +76,7 @@ from .rules.estimators import (
 from .learners.guarded import guarded as guarded
 from .serving.catalogue import Synced as Synced
 from .serving.index import Index as Index
-from .serving.index import Ticket as Ticket
+from .serving.tickets import Ticket as Ticket
 from .learners.learner import Learner as Learner
 from .learners.memory import with_memory as with_memory
 from .learners.minibatch import minibatch as minibatch

@@ -31,7 +31,7 @@ from typing import Any
 
 import bm25s
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy import sparse
 
 from jaxret.rules.offsets import WIDTH
@@ -74,12 +74,20 @@ class Lexicon:
         self._vocabulary = {word: i for i, word in enumerate(order)}
         self._documents = _unit_rows(weights @ sparse.diags(1 / np.sqrt(self._idf)))
 
-    def prior(self, texts: Sequence[str], *, width: int = WIDTH) -> Prior:
+    def prior(
+        self,
+        texts: Sequence[str],
+        *,
+        width: int = WIDTH,
+        among: Bool[np.ndarray, " I"] | None = None,
+    ) -> Prior:
         """Score the tools for N queries.
 
         Args:
           texts: the queries.
           width: K, tools with a score per query; all others have 0. At most I are kept.
+          among: mask of the tools that may have a score; None: all. How rare a word is does not
+            depend on it.
 
         Returns:
           A prior with fields [N, K], best first.
@@ -90,6 +98,7 @@ class Lexicon:
         rows = max(1, CELLS // max(1, self.items))
         for first in range(0, len(texts), rows):
             some = (queries[first : first + rows] @ self._documents.T).toarray()
+            some = some if among is None else some * among
             best = _largest(some, width)
             order = np.take_along_axis(some, best, 1)
             best = np.take_along_axis(best, np.lexsort((best, -order), axis=1), 1)

@@ -9,6 +9,7 @@ absent, and its row is kept. Growing copies the whole state, bit for bit.
 Letters: I rows, d width.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxret import encoders
 from jaxret.data.dataset import build
@@ -70,7 +71,16 @@ class LiveCatalogue:
         self.starts = np.array(self.state.theta)  # initial value of each row
         words = task.documents if task.lexical else None
         self.texts = list(words or [""] * len(task.ids))  # "": no words are matched
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make what is not saved: the lock, and what is computed from names and texts."""
+        self._lock = threading.RLock()  # of all that changes
         self._lexicon: Lexicon | None = None
+        self._known: dict[str, int] = {}
+
+    def _record(self, line: Mapping[str, Any]) -> None:
+        """Note a change that is about to be made, as `_change` reads it; here nothing is noted."""
 
     @classmethod
     def from_tools(
@@ -159,22 +169,13 @@ class LiveCatalogue:
         if wrong := [one for one in ids if not isinstance(one, str) or not one.strip()]:
             raise ValueError(f"an id must be a string that is not blank, got {wrong[0]!r}")
         rows = self._encode(descriptions, "document", len(ids), names=ids)
+        texts = _texts(descriptions)
         require_different("ids", ids)
-        available = set(self.ids)
-        if present := [one for one in ids if one in available]:
-            raise ValueError(f"{present[0]!r} exists already: redescribe it, or use another id")
-        known = set(self.names)
-        self.names += [one for one in ids if one not in known]
-        self.texts += [""] * (len(self.names) - len(self.texts))
-        self._grow(len(self.names))
-        rows_of = {one: row for row, one in enumerate(self.names)}
-        places = [rows_of[one] for one in ids]
-        as_before = self._as_before(places, rows, _listed(descriptions))
-        kept = np.array([not reset and one in known for one in ids]) & as_before
-        for how, chosen in (("keep", kept), ("reset", ~kept)):
-            if chosen.any():
-                self._describe(list(np.array(places)[chosen]), rows[chosen], how)
-        self._reword(places, descriptions)
+        with self._lock:
+            known, available = self._row_of, self._available
+            if present := [one for one in ids if one in known and available[known[one]]]:
+                raise ValueError(f"{present[0]!r} exists already: redescribe it, or use another id")
+            self._apply({"add": ids, "vectors": rows, "texts": texts, "reset": reset})
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove tools; later feedback on these tools is ignored.
@@ -185,9 +186,9 @@ class LiveCatalogue:
         Raises:
           ValueError: if a tool is not available.
         """
-        available = self.state.available.at[jnp.asarray(self._rows(ids))].set(False)
-        self.state = self.state._replace(available=available)
-        self._lexicon = None  # is of the available tools
+        with self._lock:
+            self._rows(ids)
+            self._apply({"remove": list(ids)})
 
     def redescribe(
         self, ids: Sequence[str], descriptions: Descriptions, how: How = "carry"
@@ -204,10 +205,48 @@ class LiveCatalogue:
           ValueError: if a tool is not available, or ``how`` is unknown.
         """
         require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
-        rows = self._rows(ids)
-        vectors = self._encode(descriptions, "document", len(rows), names=_listed(ids))
-        self._describe(rows, vectors, how)
-        self._reword(rows, descriptions)
+        ids = _listed(ids)
+        rows = self._encode(descriptions, "document", len(ids), names=ids)
+        texts = _texts(descriptions)
+        with self._lock:
+            self._rows(ids)
+            self._apply({"redescribe": ids, "vectors": rows, "texts": texts, "how": how})
+
+    def _apply(self, line: Mapping[str, Any]) -> None:
+        self._record(line)
+        self._change(line)
+
+    def _change(self, line: Mapping[str, Any]) -> None:
+        """Make a change of the catalogue, now or again from the journal.
+
+        Args:
+          line: ids under ``add``, ``remove`` or ``redescribe``; for the first and the last also the
+            ``vectors`` and ``texts``, and for the last ``how``.
+        """
+        self._lexicon = None  # is of the available tools
+        if "remove" in line:
+            rows = self._rows(line["remove"])
+            available = self.state.available.at[jnp.asarray(rows)].set(False)
+            self.state = self.state._replace(available=available)
+            return
+        vectors = np.asarray(line["vectors"], np.float32)
+        if "add" in line:
+            known = len(self.names)
+            new = [one for one in line["add"] if one not in self._row_of]
+            self.names += new
+            self.texts += [""] * (len(self.names) - len(self.texts))
+            self._grow(len(self.names))
+            rows = [self._row_of[one] for one in line["add"]]
+            kept = self._as_before(rows, vectors, line["texts"]) & (np.array(rows) < known)
+            kept &= not line["reset"]
+            for how, chosen in (("keep", kept), ("reset", ~kept)):
+                if chosen.any():
+                    self._describe(list(np.array(rows)[chosen]), vectors[chosen], how)
+        else:
+            rows = self._rows(line["redescribe"])
+            self._describe(rows, vectors, line["how"])
+        for row, text in zip(rows, line["texts"], strict=True):
+            self.texts[row] = text
 
     def __len__(self) -> int:
         return int(self._available.sum())
@@ -245,28 +284,28 @@ class LiveCatalogue:
                 raise ValueError(f"a {kind} must be {width} finite numbers, got the shape {shape}")
         return np.stack(rows)
 
-    def _as_before(self, rows: list[int], vectors: np.ndarray, given: list[Any]) -> np.ndarray:
+    def _as_before(
+        self, rows: list[int], vectors: np.ndarray, texts: Sequence[str]
+    ) -> Bool[np.ndarray, " n"]:
         """Return whether the rows had these descriptions [n], by text or else by vector."""
         where = jnp.asarray(rows)
         starts = np.asarray(self._projected(self.state.theta.at[where].set(vectors))[where])
-        by_text = [
-            isinstance(one, str) and normalise(one) == self.texts[row]
-            for row, one in zip(rows, given, strict=True)
-        ]
-        return np.isclose(starts, self.starts[rows], atol=1e-6).all(axis=1) | np.array(by_text)
+        pairs = zip(rows, texts, strict=True)
+        by_text = np.array([text != "" and text == self.texts[row] for row, text in pairs])
+        return np.isclose(starts, self.starts[rows], atol=1e-6).all(axis=1) | by_text
 
-    def _reword(self, rows: list[int], descriptions: Descriptions) -> None:
-        """Store the texts whose words are matched."""
-        for row, one in zip(rows, _listed(descriptions), strict=True):
-            self.texts[row] = normalise(one) if isinstance(one, str) else ""
-        self._lexicon = None
-
-    def _prior(self, query: Any, given: Mapping[str, float] | None) -> Prior | None:
+    def _prior(
+        self,
+        query: Any,
+        given: Mapping[str, float] | None,
+        allowed: Bool[np.ndarray, " I"] | None = None,
+    ) -> Prior | None:
         """Return the prior scores of a query, fields [K]; None if the learner reads none.
 
         Args:
           query: a text, whose words are matched with the tools' texts; or a vector.
           given: id -> score, in place of the match of words; None: the match of words.
+          allowed: mask of the tools whose words are matched [I]; None: all that are available.
         """
         if not (width := self.learner.facts.prior_width):
             reads = f"None for {self.learner.name!r}, which reads no prior scores"
@@ -280,11 +319,12 @@ class LiveCatalogue:
                 scores = np.array([[*given.values()]], np.float32)
             require("prior", given, "finite numbers", lambda _: np.isfinite(scores).all())
             items = np.array([self._rows([*given]) if given else []])
-        elif isinstance(query, str) and any(self.texts):
+        elif isinstance(query, str) and (self._lexicon is not None or any(self.texts)):
             rows = np.flatnonzero(self._available)
             if self._lexicon is None:
                 self._lexicon = Lexicon([self.texts[row] for row in rows])
-            items, scores = self._lexicon.prior([normalise(query)], width=width)
+            among = None if allowed is None else allowed[rows]
+            items, scores = self._lexicon.prior([normalise(query)], width=width, among=among)
             items = np.where(items < 0, -1, rows[items])
         elif self.learner.facts.prior_required:
             raise ValueError(
@@ -295,13 +335,26 @@ class LiveCatalogue:
         items = np.pad(items.astype(np.int32), missing, constant_values=-1)
         return Prior._make((items[0], np.pad(scores.astype(np.float32), missing)[0]))
 
+    @property
+    def _row_of(self) -> dict[str, int]:
+        """Row of each tool that was ever added."""
+        for row in range(len(self._known), len(self.names)):
+            self._known[self.names[row]] = row
+        return self._known
+
     def _rows(self, ids: Sequence[str]) -> list[int]:
-        known = {one: row for row, one in enumerate(self.names) if self._available[row]}
-        if unknown := [one for one in _listed(ids) if one not in known]:
-            raise ValueError(
-                f"no tool {unknown[0]!r}; there are {len(known):,}: {list(known)[:3]} .."
-            )
-        return [known[one] for one in ids]
+        """Return the rows of available tools.
+
+        Raises:
+          ValueError: if a tool is not available.
+        """
+        known, available = self._row_of, self._available
+        rows = [known.get(one, -1) for one in _listed(ids)]
+        for one, row in zip(ids, rows, strict=True):
+            if row < 0 or not available[row]:
+                there = self.ids
+                raise ValueError(f"no tool {one!r}; there are {len(there):,}: {there[:3]} ..")
+        return rows
 
     def _grow(self, needed: int) -> None:
         """Copy the state into arrays with more rows."""
@@ -347,6 +400,11 @@ class LiveCatalogue:
 def _is_scores(given: Any) -> bool:
     numbers = int | float | np.number
     return isinstance(given, Mapping) and all(isinstance(x, numbers) for x in given.values())
+
+
+def _texts(descriptions: Descriptions) -> list[str]:
+    """Return the texts whose words are matched, "" for vectors."""
+    return [normalise(one) if isinstance(one, str) else "" for one in _listed(descriptions)]
 
 
 def _listed(values: Any) -> list:

@@ -8,6 +8,7 @@ preset is restored from its name and settings; a custom learner must be given to
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -21,17 +22,12 @@ from jaxret import encoders
 from jaxret.encoders import Encoder, TextEncoder
 from jaxret.learners.learner import Learner, vector_of
 from jaxret.learners.registry import restore
+from jaxret.logs import End
+from jaxret.serving.allowed import NamedSet
+from jaxret.serving.tickets import Open, Tickets
 from jaxret.types import Prior, Query, State
 
-VERSION = 1
-
-
-class Open(NamedTuple):
-    """A ticket without feedback so far."""
-
-    query: Any  # vector [d], with its prior if the learner reads it
-    rows: list[int]  # rows of the tools on the ticket
-    propensities: list[float]  # propensities of the tools on the ticket
+VERSION = 2
 
 
 class Stored(NamedTuple):
@@ -43,21 +39,24 @@ class Stored(NamedTuple):
     names: list[str]  # tool of each row, including removed tools
     starts: Float[np.ndarray, "I d"]  # projected vector of each description [I, d]
     texts: list[str]  # text of each description; "" for a vector
-    tickets: dict[int, Open]  # number -> ticket without feedback
+    tickets: Tickets  # those that are open
     next_ticket: int  # number of the next ticket
     seed: int  # seed of the learner's draws
-    log: Path | None = None  # file to which searches and feedback are appended
+    identity: str  # secret of the index, of which the keys of tickets are made
+    log: Path | None = None  # journal of the index
+    end: End | None = None  # the last line of the journal before the save
 
 
 def save(index: Stored, folder: Path) -> None:
     """Write an index."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tickets = index.tickets
+    open_, tickets = index.tickets, index.tickets.all
     queries = [vector_of(ticket.query) for ticket in tickets.values()]
     priors = [one.query.prior for one in tickets.values() if isinstance(one.query, Query)]
+    sets = {one.allowed.name: one.allowed for one in tickets.values() if one.allowed is not None}
     leaves = jax.tree.leaves(index.state)
     arrays = {
         **{f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
+        **{f"set_{name}": some.rows for name, some in sets.items()},
         "starts": index.starts,
         "queries": np.array(queries, np.float32).reshape(-1, index.starts.shape[1]),
     }
@@ -73,20 +72,38 @@ def save(index: Stored, folder: Path) -> None:
         "seed": index.seed,
         "next_ticket": index.next_ticket,
         "log": None if index.log is None else str(index.log.resolve()),
+        "end": index.end,
+        "identity": index.identity,
+        "open_tickets": open_.most,
+        "expire": open_.age if np.isfinite(open_.age) else None,
         "tickets": [
-            {"number": number, "rows": ticket.rows, "propensities": ticket.propensities}
+            {
+                **{name: getattr(ticket, name) for name in ("rows", "key", "time", "answered")},
+                "number": number,
+                "propensities": [None if np.isnan(p) else p for p in ticket.propensities],
+                "allowed": None if ticket.allowed is None else ticket.allowed.name,
+            }
             for number, ticket in tickets.items()
         ],
+        "closed": open_.closed,
         "learner": {"name": index.learner.name, "origin": index.learner.facts.origin},
         "encoder": None if index.encoder is None else _encoder_words(index.encoder),
     }
     np.savez(folder / name, allow_pickle=False, **arrays)
     part = folder / "index.json.part"
-    part.write_text(json.dumps(described, indent=1) + "\n")
+    part.write_text(json.dumps(described, indent=1, allow_nan=False) + "\n")
+    _to_disk(folder / name, part)
     part.replace(folder / "index.json")
     for old in folder.glob("arrays-*.npz"):
         if old.name != name:
             old.unlink()
+
+
+def _to_disk(*paths: Path) -> None:
+    """Wait until files are on the disk, so that a loss of power leaves no index without arrays."""
+    for path in paths:
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
 
 
 def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stored:
@@ -111,16 +128,14 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
         with (folder / described["arrays"]).open("rb") as file, np.load(file) as stored:
             arrays = dict(stored)
         names, starts = described["ids"], arrays["starts"]
-        texts = described.get("texts", [""] * len(names))
-        seed, next_ticket = described["seed"], described["next_ticket"]
-        tickets = {
-            ticket["number"]: Open(query, ticket["rows"], ticket["propensities"])
-            for ticket, query in zip(described["tickets"], _queries(arrays), strict=True)
-        }
-        named, its_encoder = described["learner"], described["encoder"]
-        log = None if described.get("log") is None else Path(described["log"])
         if described["version"] != VERSION:
             raise ValueError(f"version {described['version']}, not {VERSION}")
+        texts, tickets = described["texts"], _tickets(described, arrays)
+        seed, next_ticket = described["seed"], described["next_ticket"]
+        identity, end = described["identity"], described["end"]
+        named, its_encoder = described["learner"], described["encoder"]
+        log = None if described["log"] is None else Path(described["log"])
+        end = None if end is None else End(*end)
     except Exception as error:  # NumPy raises many types for damaged files
         problem = f"{type(error).__name__}: {error}"
         raise ValueError(f"{folder} is damaged or of another version ({problem})") from error
@@ -133,7 +148,35 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
             )
         encoder = encoders.load_encoder(its_encoder["name"], its_encoder["path"])
     state = _state(folder, learner, arrays)
-    return Stored(learner, encoder, state, names, starts, texts, tickets, next_ticket, seed, log)
+    return Stored(
+        *(learner, encoder, state, names, starts, texts, tickets, next_ticket, seed, identity),
+        log=log,
+        end=end,
+    )
+
+
+def _tickets(described: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tickets:
+    """Rebuild the tickets of an index."""
+    age = described["expire"]
+    found = Tickets(described["open_tickets"], np.inf if age is None else age)
+    found.closed = {int(number): why for number, why in described["closed"].items()}
+    sets = {
+        name.removeprefix("set_"): NamedSet(name.removeprefix("set_"), rows)
+        for name, rows in arrays.items()
+        if name.startswith("set_")
+    }
+    for one, query in zip(described["tickets"], _queries(arrays), strict=True):
+        ticket = Open(
+            query=query,
+            rows=one["rows"],
+            propensities=[np.nan if p is None else p for p in one["propensities"]],
+            key=one["key"],
+            time=one["time"],
+            allowed=None if one["allowed"] is None else sets[one["allowed"]],
+            answered=tuple(one["answered"]),
+        )
+        (found.partly if ticket.answered else found.waiting)[one["number"]] = ticket
+    return found
 
 
 def _queries(arrays: dict[str, np.ndarray]) -> list[Any]:

@@ -2,58 +2,52 @@
 
     index = Index(greedy(), task)
     ticket = index.search("is the 8:40 to Basel late?", k=3)      ids and scores, best first
+    tickets = index.search(["first text", "second text"])        one encoding, a ticket each
     index.feedback(ticket, worked=True)                          on the first; item= for another
     index.add(ids, texts); index.remove(ids); index.redescribe(ids, texts, how="carry")
     index.save(folder); index = Index.load(folder)
-    Index(greedy(), task, log="log.jsonl")                       logs searches and feedback
+    Index(greedy(), task, log="log.jsonl")                       logs searches, feedback, changes
 
-The first position of a ticket is chosen by the learner's policy, the rest are the best by score. A
-ticket is answered once, at any later time: the update is applied to the state at that time. The
-index is in memory and used by one process; the catalogue may grow, and the rows of removed tools
-are kept.
+The first position of a ticket is chosen by the learner's policy, the rest are the best by score.
+Each tool of a ticket is answered once, until the ticket expires: the update is applied to the state
+at that time. The catalogue may grow, and the rows of removed tools are kept.
 
-Letters: I items, d width, k items shown.
+**Threads.** Any number of threads may use an index; their calls happen in some order, one after the
+other, except that texts are encoded outside of the lock. Of all processes one writes a log or a
+folder.
+
+**Crashes.** With a log nothing that was acknowledged is lost: a line is written before a call
+returns, and `Index.load` does again what the log has after the last save. Save once at the start.
+
+Letters: I items, d width, k items shown, n queries.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self, overload
+from uuid import uuid4
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 
 from jaxret import logs
 from jaxret.encoders import Encoder
-from jaxret.learners.learner import Learner, query_for
-from jaxret.learners.rank_one import position_probabilities
-from jaxret.logs import LogWriter
+from jaxret.learners.learner import Learner, vector_of
+from jaxret.logs import End, LogWriter
+from jaxret.runtime.owners import own
 from jaxret.runtime.validate import require
-from jaxret.serving import files
+from jaxret.serving import files, journal, program
+from jaxret.serving.allowed import NamedSet, Sets, named, rows_of
 from jaxret.serving.catalogue import LiveCatalogue
-from jaxret.serving.files import Open, Stored
+from jaxret.serving.files import Stored
+from jaxret.serving.tickets import AGE, OPEN, Open, Ticket, Tickets, key_of, number_and_key
 from jaxret.task import Task
-from jaxret.types import Choice, Feedback, Query
-
-
-class Ticket(NamedTuple):
-    """The result of a search, to be answered by feedback.
-
-    Attributes:
-      number: number of the ticket.
-      ids: k tools, the learner's choice first.
-      scores: scores of the tools.
-      propensities: probability that the first tool is chosen, and each other one on the ticket.
-    """
-
-    number: int
-    ids: list[str]
-    scores: list[float]
-    propensities: list[float]
+from jaxret.types import Choice, Feedback, Query, State
 
 
 class Index(LiveCatalogue):
@@ -63,128 +57,168 @@ class Index(LiveCatalogue):
       learner: a preset, or any learner that learns from rewards.
       task: task with the catalogue and, for texts, the encoder; its queries are ignored.
       seed: seed of the learner's draws.
-      log: file to which searches and feedback are appended (`jaxret.logs`), with queries as
-        vectors; the positions after the learner's choice are deterministic and get probability 1.
+      log: file to which searches, feedback and changes of the catalogue are appended
+        (`jaxret.logs`), with queries as vectors; the positions after the learner's choice are
+        deterministic and get probability 1. Numbers of tickets continue those of the file.
+      open_tickets: number of tickets without feedback beyond which the oldest expires.
+      expire: seconds after which a ticket expires; infinity: never.
+      fsync: whether lines of the log survive the loss of power, too; this costs milliseconds.
 
     Raises:
-      ValueError: if the learner is an oracle, the task has no vectors, or the log has another
-        learner.
+      ValueError: if the learner is an oracle, the task has no vectors, a number is out of its
+        range, or the log has another learner or is written by another process.
     """
 
     def __init__(
-        self, learner: Learner, task: Task, *, seed: int = 0, log: str | Path | None = None
+        self,
+        learner: Learner,
+        task: Task,
+        *,
+        seed: int = 0,
+        log: str | Path | None = None,
+        open_tickets: int = OPEN,
+        expire: float = AGE,
+        fsync: bool = False,
     ):
         if learner.facts.oracle:
             raise ValueError(f"{learner.name!r} is an oracle: live use has no labels for it")
         super().__init__(learner, task)
-        self.seed = seed
-        self.tickets: dict[int, Open] = {}
-        self.next_ticket = 0
-        self._begin(log)
+        self.seed, self.identity = seed, uuid4().hex
+        self._open, self.next_ticket = Tickets(open_tickets, expire), 0
+        self._begin()
+        if log is not None:
+            self.log = self._writer(log, fsync)
+            self.next_ticket = self.log.next_round
+            self.log.append([journal.begins(self)])
 
+    @overload
     def search(
         self,
         query: str | Float[ArrayLike, " d"],
         k: int = 1,
         prior: Mapping[str, float] | None = None,
-    ) -> Ticket:
-        """Find tools for a text or a vector.
+        *,
+        allowed: Sequence[str] | Bool[np.ndarray, " I"] | None = None,
+    ) -> Ticket: ...
+
+    @overload
+    def search(
+        self,
+        query: list[str] | Float[ArrayLike, "n d"],
+        k: int = 1,
+        prior: Sequence[Mapping[str, float]] | None = None,
+        *,
+        allowed: Sequence[str] | Bool[np.ndarray, " I"] | None = None,
+    ) -> list[Ticket]: ...
+
+    def search(self, query, k=1, prior=None, *, allowed=None):
+        """Find tools for a text or a vector, or for a list of them.
 
         Args:
-          query: a text, if the task has an encoder, or a vector [d].
+          query: a text, if the task has an encoder, or a vector [d]; or a list of n of them, which
+            are encoded together and answered by one state.
           k: tools on the ticket; fewer if fewer are available.
           prior: score of each tool id, for a learner that reads prior scores; tools left out have
-            0. None: the match of the words of a text.
+            0. None: the match of the words of a text. For a list a mapping each.
+          allowed: ids of the tools that may be shown, or a mask over `ids`; removed ones are left
+            out. None: all. Words count as rare or frequent by all tools.
 
         Raises:
-          ValueError: if the width of the query differs, k is below the learner's slate, or prior
-            scores are missing.
+          ValueError: if the width of the query differs, k is below the learner's slate, prior
+            scores are missing, or no allowed tool is available.
         """
         require("k", k, ">= 1", lambda x: x >= 1)
-        vector = self._encode([query], "query")[0]
-        if not self._available.any():
-            raise ValueError("the catalogue is empty: add tools first")
-        key = jax.random.fold_in(jax.random.key(self.seed), self.next_ticket)
-        asked = query_for(self.learner, vector, self._prior(query, prior))
-        answer = jax.device_get(self._search(self.state, jax.tree.map(jnp.asarray, asked), key))
-        (items, propensity), scores, p, by_position = answer
-        own = {int(row): float(x) for row, x in reversed([*zip(items, propensity, strict=True)])}
-        own = {
-            row: own[row] for row in dict.fromkeys(items.tolist())
-        }  # short slates repeat an item
-        if k < len(own):
-            raise ValueError(f"{self.learner.name!r} shows {len(own)} tools: k must be as many")
-        ranked = np.argsort(-scores, kind="stable")[: int(self._available.sum())]
-        rest = [int(row) for row in ranked if row not in own][: k - len(own)]
-        listed = {row: _on_ticket(row, ranked, p, k) for row in rest}
-        rows, propensities = [*own, *rest], [*own.values(), *listed.values()]
-        ids, number = [self.names[row] for row in rows], self.next_ticket
-        if self.log is not None:
-            positions = [*by_position[: len(own)].tolist(), *(1.0 for _ in rest)]
-            line = logs.shown(number, vector, ids, positions, int(self.state.t))
-            self.log.append([line | self._logged_prior(asked)])
-        self.next_ticket = number + 1
-        self.tickets[number] = Open(asked, rows, propensities)
-        return Ticket(number, ids, [float(scores[row]) for row in rows], propensities)
+        several = not isinstance(query, str) and _are_several(query)
+        asked = list(query) if several else [query]
+        vectors = self._encode(asked, "query", len(asked))
+        priors = list(prior) if several and prior is not None else [prior] * len(asked)
+        require("the number of priors", len(priors), f"{len(asked)}", lambda n: n == len(asked))
+        with self._lock:
+            some, available = self._allowed(allowed)
+            mask = None if some is None else available
+            queries = []
+            for one, vector, given in zip(asked, vectors, priors, strict=True):
+                its_prior = self._prior(one, given, mask)
+                queries.append(vector if its_prior is None else Query(vector, its_prior))
+            found = [
+                self._ticket(self.next_ticket + i, one, answer, k, some, available)
+                for i, (one, answer) in enumerate(
+                    zip(queries, self._answers(queries, available), strict=True)
+                )
+            ]
+            self._commit(found, some)
+        tickets = [ticket for ticket, _, _ in found]
+        return tickets if several else tickets[0]
 
-    def feedback(self, ticket: Ticket, worked: float, item: str | None = None) -> None:
+    def feedback(
+        self, ticket: Ticket | Mapping[str, Any] | str, worked: float, item: str | None = None
+    ) -> None:
         """Learn from the outcome of a ticket; refused feedback leaves the ticket open.
 
         Args:
-          ticket: ticket from `search`, not answered yet. Feedback on a removed tool is ignored.
+          ticket: ticket from `search`, its JSON, or its key. Each of its tools is answered once;
+            feedback on a removed tool is ignored.
           worked: reward in [0, 1]: whether, or how well, the tool worked.
           item: id of the tool that was used; None: the first of the ticket.
 
         Raises:
-          ValueError: if the reward is outside [0, 1], the item is not on the ticket, the ticket was
-            answered before or is of another index, or a probability is unknown.
+          ValueError: if the reward is outside [0, 1], the item is not on the ticket, the ticket is
+            not open, the item was answered before, or a probability is unknown.
         """
         reward = float(worked)
         require("worked", reward, "in [0, 1]", lambda x: 0 <= x <= 1)
-        if (answered := self.tickets.get(ticket.number)) is None:
-            raise ValueError(f"ticket {ticket.number} is not open: it was answered before")
-        query, rows, propensities = answered
-        if [self.names[row] for row in rows] != list(ticket.ids):
-            raise ValueError(f"ticket {ticket.number} comes from another index")
-        if item is not None and item not in ticket.ids:
-            raise ValueError(f"item must be on the ticket, one of {ticket.ids}, got {item!r}")
-        position = 0 if item is None else ticket.ids.index(item)
-        dtype = self.starts.dtype
-        choice = Choice(
-            jnp.asarray(rows[position], jnp.int32), jnp.asarray(propensities[position], dtype)
-        )
-        feedback = Feedback(jnp.asarray(reward, dtype), self.state.available[rows[position]])
-        new = self._update(self.state, jax.tree.map(jnp.asarray, query), choice, feedback)
-        if math.isnan(propensities[position]) and _has_nan(new):
-            raise ValueError(
-                f"{self.learner.name!r} needs the probability of {ticket.ids[position]!r}, which "
-                "it does not know: give feedback on its own choice, the first of the ticket"
-            )
-        if self.log is not None:
-            used = ticket.ids[position], propensities[position]
-            self.log.append([logs.answered(ticket.number, *used, reward)])
-        self.state = new
-        del self.tickets[ticket.number]
+        number, key = number_and_key(ticket)
+        with self._lock:
+            now = _now()
+            found = self._open.find(number, key, self.next_ticket, now)
+            position = self._position(number, found, item)
+            used, propensity = self.names[found.rows[position]], found.propensities[position]
+            new = self._learnt(found, position, reward)
+            if math.isnan(propensity) and _has_nan(new):
+                raise ValueError(
+                    f"{self.learner.name!r} needs the probability of {used!r}, which it does not "
+                    "know: give feedback on its own choice, the first of the ticket"
+                )
+            if self.log is not None:
+                line = logs.answered(number, used, propensity, reward)
+                self.log.append([line | {"time": now}])
+            self.state = new
+            self._open.answer(number, position)
 
     def save(self, folder: str | Path) -> None:
         """Save the index and its open tickets, for `Index.load`.
 
+        Other threads may go on; what they do afterwards is in the log alone.
+
         Args:
-          folder: folder to write; an existing index in it is replaced.
+          folder: folder to write; an existing index in it is replaced. It is owned by this process
+            until the index is closed or deleted.
+
+        Raises:
+          ValueError: if another process writes the folder.
         """
-        stored = Stored(
-            learner=self.learner,
-            encoder=self.encoder,
-            state=self.state,
-            names=self.names,
-            starts=self.starts,
-            texts=self.texts,
-            tickets=self.tickets,
-            next_ticket=self.next_ticket,
-            seed=self.seed,
-            log=None if self.log is None else self.log.path,
-        )
-        files.save(stored, Path(folder))
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        place = folder.resolve()
+        with self._saving:
+            if place not in self._folders:
+                self._folders[place] = own(folder, self, "folder of an index")
+            with self._lock:
+                stored = Stored(
+                    learner=self.learner,
+                    encoder=self.encoder,
+                    state=self.state,
+                    names=list(self.names),
+                    starts=self.starts.copy(),
+                    texts=list(self.texts),
+                    tickets=self._open.copy(),
+                    next_ticket=self.next_ticket,
+                    seed=self.seed,
+                    identity=self.identity,
+                    log=None if self.log is None else self.log.path,
+                    end=None if self.log is None else self.log.end,
+                )
+            files.save(stored, folder)
 
     @classmethod
     def load(
@@ -193,27 +227,60 @@ class Index(LiveCatalogue):
         learner: Learner | None = None,
         encoder: Encoder | None = None,
         log: str | Path | None = None,
+        *,
+        open_tickets: int | None = None,
+        expire: float | None = None,
+        fsync: bool = False,
     ) -> Self:
-        """Read an index that `save` wrote.
+        """Read an index that `save` wrote, and do again what its log has after that.
 
         Args:
           folder: folder that `save` wrote.
           learner: learner of the index, required unless a preset made it.
           encoder: encoder to use, required if the index was made with a callable; None: the encoder
             that the index names.
-          log: log to write; None: continues the index's log, or starts a new one if it is missing.
+          log: log to write: that of the index, wherever it is now, or a new one, which continues
+            from the save alone; None: the index's log, or a new one if it is missing.
+          open_tickets: number of tickets without feedback beyond which the oldest expires; None: as
+            before.
+          expire: seconds after which a ticket expires; None: as before.
+          fsync: whether lines of the log survive the loss of power, too.
 
         Raises:
           FileNotFoundError: if there is no index.
-          ValueError: if the index is damaged, its learner is unknown or not ``learner``, or its
-            encoder was a callable and is not given.
+          ValueError: if the index is damaged, its learner is unknown or not ``learner``, its
+            encoder was a callable and is not given, or the log is damaged, that of another index,
+            or written by another process.
         """
         index = cls.__new__(cls)
         stored = files.load(Path(folder), learner, encoder)
-        for name, value in stored._asdict().items():
-            setattr(index, name, value)
-        index._begin(log or stored.log)
+        for name in ("learner", "encoder", "state", "names", "starts", "texts", "next_ticket"):
+            setattr(index, name, getattr(stored, name))
+        index.seed, index.identity, index._open = stored.seed, stored.identity, stored.tickets
+        index._prepare()
+        index._begin()
+        if log is not None or stored.log is not None:
+            index._continue(index._writer(log or stored.log, fsync, stored.end), stored.end)
+        before = index._open.most, index._open.age
+        limits = open_tickets or before[0], before[1] if expire is None else expire
+        index._open.limit(*limits)
+        index._open.expire(_now())
+        if index.log is not None and (limits != before or index.log.lines == 0):
+            index.log.append([journal.begins(index)])
         return index
+
+    def close(self) -> None:
+        """Let other processes write the log and the folders of this index; then use it no more."""
+        for release in self._folders.values():
+            release()
+        self._folders = {}
+        if self.log is not None:
+            self.log.close()
+
+    @property
+    def tickets(self) -> dict[int, Open]:
+        """Tickets without feedback, by number."""
+        return self._open.waiting
 
     def __repr__(self) -> str:
         return (
@@ -221,46 +288,145 @@ class Index(LiveCatalogue):
             f"{len(self.tickets):,} open tickets>"
         )
 
-    def _logged_prior(self, query: Any) -> dict[str, Any]:
-        """Return the prior scores of a query for its line in the log."""
-        if not isinstance(query, Query):
-            return {}
-        pairs = zip(*map(np.asarray, query.prior), strict=True)
-        return {"prior": {self.names[row]: float(x) for row, x in pairs if row >= 0}}
-
-    def _begin(self, log: str | Path | None) -> None:
-        self.log = None if log is None else LogWriter(log, {"learner": self.learner.name})
+    def _begin(self) -> None:
+        """Make what is not saved."""
+        self.log: LogWriter | None = None
+        self._saving, self._folders = threading.Lock(), {}
+        self._sets, self._key = Sets(), jax.random.key(self.seed)
         learner: Any = self.learner
-        self._lexicon = None
-        self._search, self._update = _search_of(learner), jax.jit(learner.update)
+        self._search, self._searches = program.search_of(learner), program.searches_of(learner)
+        self._update = jax.jit(learner.update)
+
+    def _writer(self, log: Any, fsync: bool, since: End | None = None) -> LogWriter:
+        return LogWriter(log, {"learner": self.learner.name}, fsync=fsync, since=since)
+
+    def _continue(self, writer: LogWriter, end: End | None) -> None:
+        """Do again what a log has after the save; a log that has nothing yet is begun."""
+        if writer.later is not None:
+            journal.replay(self, writer.later)
+        elif writer.lines:
+            writer.close()
+            raise ValueError(
+                f"{writer.path} does not continue this index"
+                + (f", which was saved at line {end.lines}" if end else ", saved without a log")
+                + ": give its own log, or a new one"
+            )
+        self.log = writer
+
+    def _record(self, line: Mapping[str, Any]) -> None:
+        if self.log is not None:
+            self.log.append([journal.as_json(line)])
+
+    def _allowed(self, allowed: Any) -> tuple[NamedSet | None, Any]:
+        """Return the allowed set, and the mask [I] of the tools that can be shown."""
+        available = self.state.available
+        if not self._available.any():
+            raise ValueError("the catalogue is empty: add tools first")
+        if allowed is None:
+            return None, available
+        some = named(rows_of(allowed, self._row_of, self._available))
+        return some, some.mask(len(available)) & self._available
+
+    def _answers(self, queries: list[Any], available: Any) -> list[Any]:
+        """Search for each query, in calls of one program or of that for many."""
+        first, found = self.next_ticket, []
+        if len(queries) == 1:
+            number = np.uint32(first)
+            return [
+                jax.device_get(self._search(self.state, available, queries[0], self._key, number))
+            ]
+        for start in range(0, len(queries), program.SIZES[-1]):
+            some = queries[start : start + program.SIZES[-1]]
+            size = next(n for n in program.SIZES if n >= len(some))
+            numbers = np.arange(first + start, first + start + size).astype(np.uint32)
+            asked = program.padded(some, size)
+            got = self._searches(self.state, available, asked, self._key, numbers)
+            got = jax.device_get(got)
+            found += [jax.tree.map(lambda x, i=i: x[i], got) for i in range(len(some))]
+        return found
+
+    def _ticket(
+        self, number: int, query: Any, answer: Any, k: int, some: NamedSet | None, available: Any
+    ) -> tuple[Ticket, Open, dict[str, Any]]:
+        """Make the ticket of an answer, what is kept of it, and its line in the log."""
+        (items, propensity), scores, p, by_position = answer
+        own = {int(row): float(x) for row, x in reversed([*zip(items, propensity, strict=True)])}
+        own = {
+            row: own[row] for row in dict.fromkeys(items.tolist())
+        }  # short slates repeat an item
+        if k < len(own):
+            raise ValueError(f"{self.learner.name!r} shows {len(own)} tools: k must be as many")
+        count = int(np.count_nonzero(available))
+        ranked = program.best_first(scores, min(k + len(own), count))
+        rest = [int(row) for row in ranked if row not in own][: k - len(own)]
+        rows = [*own, *rest]
+        listed = [program.on_list(row, ranked, p, k) for row in rest]
+        propensities = [*own.values(), *listed]
+        ids = [self.names[row] for row in rows]
+        vector = vector_of(query)
+        key = key_of(self.identity, number, vector, ids)
+        ticket = Ticket(number, ids, [float(scores[row]) for row in rows], propensities, key)
+        kept = Open(query, rows, propensities, key, _now(), some)
+        if self.log is None:
+            return ticket, kept, {}
+        positions = [*by_position[: len(own)].tolist(), *(1.0 for _ in rest)]
+        line = logs.shown(number, vector, ids, positions, int(self.state.t))
+        if len(own) == 1:
+            listed = [program.on_list(rows[0], ranked, p, k), *listed]
+        else:
+            listed = propensities
+        return ticket, kept, line | journal.shown_with(kept, len(own), listed, self.names)
+
+    def _commit(
+        self, found: list[tuple[Ticket, Open, dict[str, Any]]], some: NamedSet | None
+    ) -> None:
+        """Log new tickets, and keep them open."""
+        sets = []
+        if some is not None:
+            some, new = self._sets.keep(some)
+            sets = [journal.named_set(some, self.names)] if new else []
+        if self.log is not None:
+            self.log.append([*sets, *(line for _, _, line in found)])
+        for ticket, kept, _ in found:
+            self.next_ticket = ticket.number + 1
+            self._open.add(ticket.number, kept._replace(allowed=some))
+
+    def _position(self, number: int, ticket: Open, item: str | None) -> int:
+        """Return the position of an item on a ticket, which was not answered before."""
+        ids = [self.names[row] for row in ticket.rows]
+        if item is not None and item not in ids:
+            raise ValueError(f"item must be on the ticket, one of {ids}, got {item!r}")
+        position = 0 if item is None else ids.index(item)
+        if position in ticket.answered:
+            raise ValueError(
+                f"ticket {number} is not open: it was answered before for {ids[position]!r} "
+                "(item= is another of its tools)"
+            )
+        return position
+
+    def _learnt(self, ticket: Open, position: int, reward: float) -> State:
+        """Return the state after the feedback on a tool, with the tools that could be shown."""
+        state, dtype, row = self.state, self.starts.dtype.type, ticket.rows[position]
+        shown = state
+        if ticket.allowed is not None:
+            mask = ticket.allowed.mask(len(state.available)) & self._available
+            shown = state._replace(available=mask)
+        choice = Choice(np.int32(row), dtype(ticket.propensities[position]))
+        feedback = Feedback(dtype(reward), self._available[row])
+        new = jax.block_until_ready(self._update(shown, ticket.query, choice, feedback))
+        return new._replace(available=state.available)
 
 
-@lru_cache(maxsize=32)  # indices of one learner share their programs
-def _search_of(learner: Learner) -> Callable[..., Any]:
-    @jax.jit
-    def search(state, query, key):
-        slate = learner.act(state, query, key)
-        scores = learner.scores(state, jax.tree.map(lambda x: x[None], query))[0]
-        p = None if learner.probabilities is None else learner.probabilities(state, query)
-        return slate, scores, p, position_probabilities(learner, state, query, slate)
+def _now() -> float:
+    return round(time.time(), 3)
 
-    return search
+
+def _are_several(query: Any) -> bool:
+    """Return whether a query that is no text is a list of texts or vectors."""
+    if isinstance(query, list | tuple) and any(isinstance(one, str) for one in query):
+        return True
+    return np.ndim(query) == 2 or (isinstance(query, list | tuple) and not len(query))
 
 
 def _has_nan(tree: Any) -> bool:
     return any(np.isnan(np.asarray(leaf, np.float64)).any() for leaf in jax.tree.leaves(tree))
-
-
-def _on_ticket(
-    row: int, ranked: Int[np.ndarray, " I"], p: Float[np.ndarray, " I"] | None, k: int
-) -> float:
-    """Compute the probability that each tool is on a ticket of k: chosen, or best of the rest.
-
-    The probabilities are NaN if the learner does not know the probability of each item.
-    """
-    if p is None:
-        return math.nan
-    above = ranked[: k - 1]  # on the ticket for every choice
-    if row in above:
-        return 1.0
-    return float(min(1.0, p[row] + p[above].sum()))
