@@ -358,7 +358,7 @@ def test_a_tool_that_fails_is_found_less_than_one_that_works():
         tops = []
         async with Client(server) as client:
             for _ in range(30):
-                found = await searched(client, "lost amount")
+                found = await searched(client, "breaks: find a lost amount")
                 tops.append(found["tools"][0]["name"])
                 await called(client, tops[-1], found["ticket"])
         return tops
