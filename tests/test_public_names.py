@@ -10,7 +10,7 @@ import pytest
 
 PACKAGES = (
     *("data", "documents", "encoders", "environments", "generation", "learners.bandits"),
-    *("llm", "methods", "nn", "retrieval"),
+    *("llm", "methods", "nn", "retrieval", "tools"),
 )
 HEAVY = ("flax", "transformers", "tokenizers", "orbax", "hydra", "wandb", "matplotlib", "openai")
 

@@ -90,6 +90,8 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
     name, path = (OmegaConf.select(cfg, f"dataset.{key}") for key in ("name", "path"))
     place = Path(data.__file__).with_name(str(name)) if path is None else Path(path)  # or built in
     kept |= {"data": content_digest(place), "version": __version__}
+    if isinstance(queries := OmegaConf.select(cfg, "dataset.options.queries"), str):
+        kept |= {"queries": content_digest(Path(queries))}  # in a file of their own
     files = prompt_files(content)
     return kept | {"prompt_files": files} if files else kept
 

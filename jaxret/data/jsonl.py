@@ -44,7 +44,11 @@ def load(
 
 
 def read_tools(path: Path) -> Iterator[tuple[str, Document]]:
-    """Yield (id, document): fields of the documentation and name, domain, terse, tool_profile."""
+    """Yield (id, document): fields of the documentation and name, domain, terse, tool_profile.
+
+    Raises:
+      ValueError: if a line is damaged, or its documentation is neither an object nor text.
+    """
     for where, row in json_rows(path, holds="one tool a line", fields=("id", "documentation")):
         tool = id_of(where, row["id"])
         try:

@@ -128,7 +128,7 @@ def _walk(node: Any, where: str, category: str = "") -> Iterator[_Found]:
         inner = f"{where}, {own}" if own else where
         inside = [] if node[holder] is None else _plain(node[holder])
         yield from _walk_group(inside, f"{inner}, {holder}", own or category)
-    elif _is_tool(node):
+    elif _is_tool(node) or _is_described(node):
         yield _Found(where, tool_of(where, node, category=category))
     else:
         yield from _walk_group(node, where, category)
@@ -141,7 +141,8 @@ def _walk_group(node: Any, where: str, category: str) -> Iterator[_Found]:
         return
     for key, one in node.items():
         one, place = _plain(one), f"{where}, {key}"
-        if _is_nameless(one):
+        tool = isinstance(one, Mapping) and not _holder(one)
+        if tool and (_is_tool(one) or _is_described(one)):
             yield _Found(place, tool_of(place, one, name=str(key), category=category))
         elif isinstance(one, list | Mapping):
             yield from _walk(one, place, str(key))
@@ -149,11 +150,10 @@ def _walk_group(node: Any, where: str, category: str) -> Iterator[_Found]:
             raise ValueError(f"{place}: expected {EXPECTED}, got {one!r:.60}")
 
 
-def _is_nameless(node: Any) -> bool:
-    """Return whether a value in a mapping is a tool, whose name may be its key alone."""
-    if not isinstance(node, Mapping) or _holder(node):
-        return False
-    return _is_tool(node) or any(field in node for field in (*DESCRIPTIONS, *SCHEMAS))
+def _is_described(node: Mapping[str, Any]) -> bool:
+    """Return whether an object without a name is a tool, whose name may be its key."""
+    described = any(isinstance(node.get(field), str) for field in DESCRIPTIONS)
+    return described or any(field in node for field in SCHEMAS)
 
 
 def _holder(node: Mapping[str, Any]) -> str | None:

@@ -112,7 +112,7 @@ def tool_of(
     called = own if named is None else id_of(where, named)
     about = _text(where, called, fields, DESCRIPTIONS)
     title = fields.get("title")
-    if isinstance(title, str) and words(title).lower() != words(called).lower():
+    if isinstance(title, str) and _letters(title) != _letters(called):
         about = joined(title, about)
     schema = next((fields[key] for key in SCHEMAS if fields.get(key)), None)
     if isinstance(schema, str) and schema.lstrip().startswith(("{", "[")):
@@ -135,6 +135,10 @@ def joined(first: Any, second: Any) -> str:
     if not one or other.lower().startswith(one.lower().rstrip(".")):
         return other
     return f"{one.rstrip('.')}. {other}".strip() if other else one
+
+
+def _letters(name: str) -> str:
+    return "".join(words(name).lower().split())
 
 
 def _text(where: str, tool: str, fields: Mapping[str, Any], keys: tuple[str, ...]) -> str:

@@ -38,6 +38,7 @@ def test_unknown_names_and_parts_and_a_path_of_deskbank_are_refused(tmp_path):
         ("bfcl", "github.com/ShishirPatil/gorilla"),
         ("beir", "corpus.jsonl, queries.jsonl and qrels"),
         ("jsonl", "tools.jsonl and queries.jsonl"),
+        ("tools", "MCP's tools/list"),
     ],
 )
 def test_a_missing_path_says_what_is_needed_and_where_it_is(name, where, tmp_path):

@@ -15,6 +15,7 @@ from experiments.common import config
 from experiments.common.config import CONFIGS, NAMES, learner_grids, plain, settings, table
 from experiments.common.environments import environment_of
 from experiments.common.help import TABLES
+from experiments.common.loading import read_dataset
 from experiments.report import jobs
 from experiments.retrieval import recipes  # noqa: F401  it registers the group "recipe"
 from jaxret import data, encoders
@@ -181,3 +182,17 @@ def test_a_run_depends_on_the_text_of_its_prompts(tmp_path):
     assert runs[0][1] != runs[1][1]
     nested = {"models": {"tool_rank": {"prompt": str(file), "price": {"prompt": 1.0}}}}
     assert config.prompt_files(nested) == runs[1][1]
+
+
+def test_a_list_of_tools_is_a_data_set_whose_queries_name_the_run(tmp_path):
+    tools, queries = tmp_path / "tools.csv", tmp_path / "queries.csv"
+    tools.write_text("name,description\nf,does f\n")
+    queries.write_text("query,labels\ndo f,f\n")
+    given = f"dataset.path={tools}", f"dataset.options.queries={queries}"
+    cfg = configure("dataset=tools", *given)
+    assert read_dataset(cfg).queries == ("do f",)
+    before = settings(cfg)
+    queries.write_text("query,labels\nplease do f,f\n")
+    after = settings(configure("dataset=tools", *given))
+    assert [key for key in after if after[key] != before[key]] == ["queries"]
+    assert "queries" not in settings(configure("dataset=tools", f"dataset.path={tools}"))

@@ -52,7 +52,9 @@ def test_a_callable_encoder_must_be_given_again_and_is_held_to_the_width(task, t
 
     index = jr.Index(jr.greedy(**SETTINGS), replace(task, encoder=ones))
     index.save(tmp_path)
-    with pytest.raises(ValueError, match=r"callable 'ones', which no file holds: Index\.load"):
+    with pytest.raises(
+        ValueError, match=r"callable 'ones' \(width 8\), which no file holds: Index\.load"
+    ):
         jr.Index.load(tmp_path)
     other = jr.Index.load(tmp_path, encoder=ones)
     assert other.search("abc").ids == index.search(np.eye(8)[3]).ids
