@@ -32,6 +32,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +125,11 @@ def check(cfg: DictConfig) -> None:
     require("traffic", cfg.traffic, f"some of {KINDS}", lambda xs: len(xs) and set(xs) <= {*KINDS})
     known = {"bm25", *factories()}
     require("rules", cfg.rules, "bm25 or presets", lambda xs: len(xs) and set(xs) <= known)
+    if ("bm25" in cfg.rules or cfg.protocol is not None) and find_spec("fastmcp") is None:
+        raise ImportError(
+            "bm25 and protocol need FastMCP 4.2: pip install 'jaxret[mcp]', or leave them out with "
+            "rules=[frozen,greedy,mixture] protocol=null"
+        )
 
 
 @main.show

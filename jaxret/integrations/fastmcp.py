@@ -19,7 +19,8 @@ fail, and to trust those that do not. If wrong tools never fail, nothing can be 
 
 Install on one server, the gateway, and last: middleware that is added afterwards is between this
 one and the tools. Ids of the index are the names that this server lists, namespaces included. A
-search shows only what its request may see; the other tools stay in the index.
+search shows only what its request may see; the other tools stay in the index. One process uses a
+folder; the first search of a process compiles and takes seconds.
 
 Needs ``jaxret[mcp]`` (FastMCP 4.2).
 """
@@ -98,7 +99,7 @@ def no_error(result: Any) -> float | None:
         if not result.is_error:
             return 1.0
         words = " ".join(getattr(block, "text", "") for block in result.content)
-        return None if SAYS_NOTHING.search(words) else 0.0
+        return None if _says_nothing(words) else 0.0
     if not isinstance(result, ToolError):
         return None
     for error in _causes(result):
@@ -106,7 +107,7 @@ def no_error(result: Any) -> float | None:
         refused = isinstance(status, int) and (status in REFUSED or status >= 500)
         if refused or isinstance(error, NOT_THE_TOOL):
             return None
-        if SAYS_NOTHING.search(str(error)):
+        if _says_nothing(str(error)):
             return None
     return 0.0
 
@@ -398,6 +399,11 @@ def _read(tool: Tool) -> Any:
         "inputSchema": tool.parameters,
     }
     return tool_of("the server", fields)
+
+
+def _says_nothing(words: str) -> bool:
+    """Return whether the words of an error are not about the tool, whose name does not count."""
+    return SAYS_NOTHING.search(re.sub(r"^Error calling tool '[^']*'", "", words)) is not None
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

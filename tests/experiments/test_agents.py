@@ -129,6 +129,13 @@ def test_wrong_settings_are_refused(world, tmp_path, setting, message):
     refused(agents.main, cfg, message)
 
 
+@pytest.mark.parametrize("setting", ["protocol=null", "rules=[frozen]"])
+def test_what_needs_fastmcp_says_so(world, tmp_path, monkeypatch, setting):
+    monkeypatch.setattr(agents, "find_spec", lambda name: None)
+    cfg = config_of("agents", *in_world(world, tmp_path / "run"), setting)
+    refused(agents.main, cfg, "need FastMCP 4.2: pip install", ImportError)
+
+
 def test_uniform_traffic_needs_as_many_requests_as_calls(server):
     with pytest.raises(ValueError, match=r"at most 42, the requests that are not held out"):
         life(configure("calls=43"), server, "uniform", 1.0, 0)

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import logging
+import re
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -193,6 +195,20 @@ def test_a_ticket_is_not_for_tools_that_the_tool_calls(tmp_path):
 
     asyncio.run(run())
     assert answered(tmp_path) == [("pays_twice", 1.0)]
+
+
+def test_a_ticket_ends_with_its_call(tmp_path):
+    server, _ = gateway("own", folder=tmp_path)
+
+    async def run():  # in one task, which a client would not be
+        found = (await server.call_tool("search_tools", {"query": "pay"})).structured_content
+        call = {"name": "pays", "arguments": {"amount": "x"}, "ticket": found["ticket"]}
+        with pytest.raises(ValidationError):
+            await server.call_tool("call_tool", call)
+        await server.call_tool("pays", {"amount": 3})
+
+    asyncio.run(run())
+    assert not answered(tmp_path)
 
 
 def test_a_request_finds_what_it_may_see_and_the_rest_stays():
@@ -402,6 +418,8 @@ class Refused(Exception):
         (ToolResult("1 validation error for call[pays]", is_error=True), None),
         (ToolResult("Input validation error: 'x' is required", is_error=True), None),
         (ToolResult("Unknown tool: 'pays'", is_error=True), None),
+        (ToolResult("Error calling tool 'set_permission': no such user", is_error=True), 0.0),
+        (ToolResult("Error calling tool 'add': permission denied", is_error=True), None),
         (ToolResult("HTTP error 404: Not Found", is_error=True), 0.0),
         (ToolResult("HTTP error 503: Service Unavailable", is_error=True), None),
         (ToolError("no such invoice"), 0.0),
@@ -421,3 +439,14 @@ class Refused(Exception):
 def test_what_each_outcome_says(result, reward):
     assert no_error(result) == reward
     assert only_errors(result) == (None if reward == 1 else reward)
+
+
+@pytest.mark.slow  # encodes with MiniLM
+def test_the_example_of_the_page_runs_and_learns(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).parents[2] / "experiments" / "results" / "agents.md"
+    ((code, shown),) = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", page.read_text(), re.S)
+    assert len(code.splitlines()) <= 16
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, page.name, "exec"), {"__name__": "page"})
+    assert capsys.readouterr().out == shown
+    assert answered(tmp_path / "search") == [("send_invoice", 1.0)]
