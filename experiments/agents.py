@@ -373,17 +373,26 @@ async def by_protocol(server: Server, its: Life, rule: str, k: int) -> list[list
 
 
 def figure(cfg: DictConfig, results: dict[str, np.ndarray]) -> Figure:
-    """Draw held-out success over the share of failures, a panel for each traffic."""
-    drawn = Figure(figsize=(3.2 * len(cfg.traffic) + 0.8, 3.2), layout="constrained")
-    panels = drawn.subplots(1, len(cfg.traffic), sharey=True, squeeze=False)[0]
-    for panel, kind in zip(panels, cfg.traffic, strict=True):
-        for rule in cfg.rules:
-            values = [results[f"{kind}/{rule}/{share:g}/heldout"].mean() for share in cfg.fails]
-            style = "--" if rule in LEARN_NOTHING else "-"
-            panel.plot(list(cfg.fails), values, style, marker="o", label=rule)
-        panel.set(title=kind, xlabel="share of wrong calls that fail")
-    panels[0].set_ylabel("held out: the first tool is right")
-    panels[0].legend()
+    """Draw success over the share of failures, a column for each traffic."""
+    drawn = Figure(figsize=(3.0 * len(cfg.traffic) + 0.8, 5.4), layout="constrained")
+    panels = drawn.subplots(2, len(cfg.traffic), sharex=True, sharey="row", squeeze=False)
+    rows = {"last": "last fifth of the calls", "heldout": "requests held out"}
+    for row, (metric, label) in zip(panels, rows.items(), strict=True):
+        for panel, kind in zip(row, cfg.traffic, strict=True):
+            for rule in cfg.rules:
+                cells = [results[f"{kind}/{rule}/{share:g}/{metric}"] for share in cfg.fails]
+                means = [cell.mean() for cell in cells]
+                errors = [
+                    cell.std(ddof=1) / len(cell) ** 0.5 if len(cell) > 1 else 0 for cell in cells
+                ]
+                style = "--" if rule in LEARN_NOTHING else "-"
+                panel.errorbar(list(cfg.fails), means, errors, ls=style, marker="o", label=rule)
+        row[0].set_ylabel(f"first tool right,\n{label}")
+    for panel, kind in zip(panels[0], cfg.traffic, strict=True):
+        panel.set_title(kind)
+    for panel in panels[-1]:
+        panel.set_xlabel("share of wrong calls that fail")
+    panels[0][0].legend()
     return drawn
 
 

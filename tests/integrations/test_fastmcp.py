@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import zlib
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,11 @@ import jaxret as jr
 
 pytest.importorskip("fastmcp", minversion="4.2", reason="FastMCP: install jaxret[mcp]")
 
+import uvicorn
 from fastmcp import Client, Context, FastMCP
 from fastmcp.exceptions import NotFoundError, ToolError, ValidationError
 from fastmcp.server import create_proxy
 from fastmcp.tools import ToolResult
-from fastmcp.utilities.tests import run_server_async
 
 from jaxret.integrations.fastmcp import LearnedSearch, no_error, only_errors
 
@@ -138,11 +139,24 @@ def test_only_the_tools_own_success_and_failure_teach(place, tmp_path):
     check_outcomes(asyncio.run(run()), tmp_path, place)
 
 
+@asynccontextmanager
+async def served(server):
+    """Serve on a free port of this machine, and close its socket."""
+    app = server.http_app(path="/mcp")
+    web = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
+    task = asyncio.create_task(web.serve())
+    while not web.started:
+        await asyncio.sleep(0.01)
+    yield f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}/mcp"
+    web.should_exit = True
+    await task
+
+
 def test_the_same_is_learnt_over_http(tmp_path):
     server, _ = gateway("mounted", folder=tmp_path)
 
     async def run():
-        async with run_server_async(server) as url, Client(url) as client:
+        async with served(server) as url, Client(url) as client:
             return await outcomes(client, "mounted")
 
     check_outcomes(asyncio.run(run()), tmp_path, "mounted")
