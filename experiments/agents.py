@@ -25,10 +25,10 @@ does with probability ``skill``, and else the first.
     protocol          of the calls that go through a FastMCP client, server and middleware, those
                       with another list than the index alone gives: 0
 
-Needs ``jaxret[mcp]``; without it ``rules=[frozen,greedy,mixture] protocol=null``. Beside encoding, a
-run takes 1 to 3 minutes of CPU. Expect on DeskBank, with skewed traffic in the last fifth: bm25
-0.072, frozen 0.178; at the shares 0, 0.5 and 1 greedy 0.139, 0.267, 0.311 and mixture 0.106, 0.206,
-0.322. Numbers: experiments/results/agents.md.
+Needs ``jaxret[mcp]``; without it ``rules=[frozen,greedy,mixture] protocol=null``. Beside encoding,
+a run takes 1 to 3 minutes of CPU. Expect on DeskBank, with skewed traffic in the last fifth:
+bm25 0.072, frozen 0.178; at the shares 0, 0.5 and 1 greedy 0.139, 0.267, 0.311 and mixture 0.106,
+0.206, 0.322. Numbers: experiments/results/agents.md.
 """
 
 import asyncio

@@ -17,7 +17,8 @@ A live index (`jaxret.serving.journal`) writes more, of which a reader needs
 
     {"round": 8, "slate": ["mail", "maps"], .., "drawn": 1, "listed": [1, 0.9], "allowed": "5f0e.."}
     {"set": "5f0e..", "ids": ["mail", "maps"]}                        before its name is used
-    {"add": [..], "vectors": [..], ..}   {"remove": [..]}   {"redescribe": [..], "vectors": [..], ..}
+    {"add": [..], "vectors": [..], ..}   {"redescribe": [..], "vectors": [..], ..}
+    {"remove": [..]}
     {"index": "..", "absent": ["weather"], ..}                        tools that were removed before
 
 The policy draws the first ``drawn`` positions, and the rest are the best of the others by score;
