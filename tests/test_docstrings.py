@@ -1,6 +1,7 @@
 """Functions that return an array document its shape under ``Returns:``."""
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import typing
@@ -22,6 +23,9 @@ def is_array(annotation) -> bool:
 def public_functions():
     """Yield the name, the function, and its docstrings, base classes included."""
     for found in pkgutil.walk_packages(jaxret.__path__, "jaxret."):
+        parent, _, framework = found.name.rpartition(".")
+        if parent == "jaxret.integrations" and importlib.util.find_spec(framework) is None:
+            continue  # its extra is not installed
         module = importlib.import_module(found.name)
         for holder in (module, *filter(inspect.isclass, vars(module).values())):
             for name, value in vars(holder).items():

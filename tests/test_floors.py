@@ -17,7 +17,7 @@ FLOORS = (
     ("evaluation",),
     ("simulation", "retrieval", "training", "documents", "generation"),
     ("theory", "offline", "serving", "methods"),
-    ("testing",),
+    ("testing", "integrations"),
     ("__init__",),
 )
 HEIGHT = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -12,7 +12,17 @@ PACKAGES = (
     *("data", "documents", "encoders", "environments", "generation", "learners.bandits"),
     *("llm", "methods", "nn", "retrieval", "tools"),
 )
-HEAVY = ("flax", "transformers", "tokenizers", "orbax", "hydra", "wandb", "matplotlib", "openai")
+HEAVY = (
+    "flax",
+    "transformers",
+    "tokenizers",
+    "orbax",
+    "hydra",
+    "wandb",
+    "matplotlib",
+    "openai",
+    "fastmcp",
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

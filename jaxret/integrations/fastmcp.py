@@ -1,0 +1,413 @@
+"""FastMCP: a server whose agents find tools by search, and which learns from what their calls do.
+
+    server = FastMCP("gateway")                    with its own, mounted and proxied tools
+    LearnedSearch(folder="search").install(server)
+
+An agent then sees two tools in place of all:
+
+    search_tools(query)                       {"ticket": .., "tools": [..]}, the best tools
+    call_tool(name, arguments, ticket)        the tool's result; its outcome is learnt
+    rate_tool(ticket, name, worked)           with ``rate=True``: the agent says whether it helped
+
+Only a ticket ties a call to its search: since the protocol of 2026-07-28 each request has a session
+of its own. A call without a ticket works and teaches nothing; so does one whose ticket expired, is
+of another index, or does not have the tool. Each tool of a ticket is answered once.
+
+**No error is not the right tool.** An index that learns from `no_error` learns to avoid tools that
+fail, and to trust those that do not. If wrong tools never fail, nothing can be learnt: give an
+``outcome`` that knows more, or ``rate=True``.
+
+Install on one server, the gateway, and last: middleware that is added afterwards is between this
+one and the tools. Ids of the index are the names that this server lists, namespaces included. A
+search shows only what its request may see; the other tools stay in the index. One process uses a
+folder; the first search of a process compiles and takes seconds.
+
+Needs ``jaxret[mcp]`` (FastMCP 4.2).
+"""
+
+import inspect
+import itertools
+import logging
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self, TypeAlias
+
+try:
+    import anyio.to_thread
+    from fastmcp import Context, FastMCP
+    from fastmcp.exceptions import ToolError
+    from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+    from fastmcp.server.transforms.search.base import BaseSearchTransform
+    from fastmcp.tools import Tool, ToolResult
+    from fastmcp.tools.base import InputRequiredToolResult
+    from mcp import MCPError
+except ImportError as error:
+    raise ImportError(
+        "jaxret.integrations.fastmcp needs FastMCP 4.2: pip install 'jaxret[mcp]'"
+    ) from error
+
+from pydantic import Field
+
+from jaxret.encoders import Encoder
+from jaxret.learners.learner import Learner
+from jaxret.runtime.validate import require
+from jaxret.serving.index import Index, Ticket
+from jaxret.tools.tool import tool_of
+
+Outcome: TypeAlias = Callable[[Any], float | Awaitable[float | None] | None]
+
+log = logging.getLogger(__name__)
+
+SAVE_EVERY = 1000  # answers between two saves; a restart does again what came after the last one
+
+#: Errors that say nothing about the choice of the tool, by their words: proxies pass no types on.
+SAYS_NOTHING = re.compile(
+    r"validation errors? for |input validation error|invalid (arguments|params)|unknown tool"
+    r"|tim(ed|e) ?-?out|rate limit|unauthori[sz]ed|forbidden|permission|access denied"
+    r"|not authori[sz]ed|insufficient scope|request error|http error (401|403|407|408|429|5\d\d)",
+    re.IGNORECASE,
+)
+NOT_THE_TOOL = (MCPError, PermissionError, TimeoutError, ConnectionError)
+REFUSED = (401, 403, 407, 408, 429)  # HTTP: who asks, or how often, not what
+
+
+class _Call(NamedTuple):
+    """A call that `call_tool` is about to make."""
+
+    name: str
+    ticket: str
+
+
+def no_error(result: Any) -> float | None:
+    """Return the reward of a call: 1 if the tool gave no error, 0 if it failed.
+
+    Args:
+      result: a `ToolResult`, or the exception that the tool raised.
+
+    Returns:
+      None, which teaches nothing, for what says nothing about the choice of the tool: wrong
+      arguments, unknown names, time-outs, refused permissions, rate limits, servers that cannot be
+      reached or that fail themselves (HTTP 5xx), and calls that are not over. An error is known by
+      its type and causes, and by its words (`SAYS_NOTHING`), which are all that a proxy passes on.
+    """
+    if isinstance(result, InputRequiredToolResult):
+        return None
+    if isinstance(result, ToolResult):
+        if not result.is_error:
+            return 1.0
+        words = " ".join(getattr(block, "text", "") for block in result.content)
+        return None if _says_nothing(words) else 0.0
+    if not isinstance(result, ToolError):
+        return None
+    for error in _causes(result):
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        refused = isinstance(status, int) and (status in REFUSED or status >= 500)
+        if refused or isinstance(error, NOT_THE_TOOL):
+            return None
+        if _says_nothing(str(error)):
+            return None
+    return 0.0
+
+
+def only_errors(result: Any) -> float | None:
+    """Return 0 if the tool failed and else None: that it worked, the agent must say.
+
+    Args:
+      result: a `ToolResult`, or the exception that the tool raised.
+    """
+    return None if no_error(result) == 1 else no_error(result)
+
+
+class LearnedSearch(BaseSearchTransform):
+    """A search over the tools of a server that learns from the outcomes of their calls.
+
+    Args:
+      index: index to search, which needs an encoder of texts. Tools that it lacks are added; those
+        that it has keep their descriptions until the server changes its own. None: that of the
+        folder, or a new one of the server's tools.
+      outcome: function of a `ToolResult`, or of the exception that the tool raised, to a reward in
+        [0, 1], or None, which teaches nothing; may be asynchronous, and then the call waits. None:
+        `no_error`, or `only_errors` with ``rate``.
+      folder: folder of the index and its log, from which a restart continues: no answer is lost.
+        None: what is learnt ends with the process, unless ``index`` has a log.
+      k: tools that a search returns.
+      rate: whether agents get ``rate_tool``.
+      learner: learner of a new index; None: `jaxret.mixture`.
+      encoder: encoder of a new index; a callable is also needed to load it.
+      **names: further arguments of FastMCP's search transforms: ``always_visible``,
+        ``search_tool_name``, ``call_tool_name``, ``search_result_serializer``.
+
+    Raises:
+      ValueError: if both index and folder are given, the index has no encoder, k < 1, or the folder
+        is damaged or used by another process.
+    """
+
+    def __init__(
+        self,
+        index: Index | None = None,
+        outcome: Outcome | None = None,
+        folder: str | Path | None = None,
+        *,
+        k: int = 5,
+        rate: bool = False,
+        learner: Learner | None = None,
+        encoder: str | Encoder = "minilm",
+        **names: Any,
+    ):
+        require("k", k, ">= 1", lambda n: n >= 1)
+        super().__init__(max_results=k, **names)
+        if index is not None and folder is not None:
+            raise ValueError(
+                "give an index or a folder, not both: an index that is given has its own log= and "
+                "is saved by its owner"
+            )
+        if index is not None and index.encoder is None:
+            raise ValueError(
+                "the index has no encoder for the agents' texts: make it of a task with an "
+                "encoder, or with Index.from_tools"
+            )
+        self.outcome = outcome or (only_errors if rate else no_error)
+        self.folder = None if folder is None else Path(folder)
+        self.rate_tool_name = "rate_tool" if rate else None
+        self._learner, self._encoder = learner, encoder
+        self._seen: dict[str, str] = {}  # name -> what the server last said of the tool
+        self._given = set() if index is None else set(index.ids)
+        self._changing = threading.Lock()  # of the catalogue and of saves
+        self._calling: ContextVar[_Call | None] = ContextVar("call with a ticket", default=None)
+        self._answers, self._installed = itertools.count(1), False
+        self.index = index
+        if self.folder is not None and (self.folder / "index.json").is_file():
+            given = None if isinstance(encoder, str) else encoder
+            self.index = Index.load(self.folder, learner, given, log=self.folder / "log.jsonl")
+
+    def install(self, server: FastMCP) -> Self:
+        """Put the search in place of a server's list of tools, and watch its calls.
+
+        Args:
+          server: gateway, with its middleware added before.
+
+        Raises:
+          ValueError: if it is installed already.
+        """
+        if self._installed:
+            raise ValueError("installed already: make a LearnedSearch for each server")
+        self._installed = True
+        server.add_transform(self)
+        server.add_middleware(_Watch(self))
+        return self
+
+    def find(self, tools: Sequence[Tool], query: str) -> Ticket:
+        """Search some tools of the server, of which new and changed ones enter the index first.
+
+        Args:
+          tools: tools that may be shown, at least one.
+          query: text of the agent.
+        """
+        index = self._synced(tools)
+        return index.search(query, k=self._max_results, allowed=[tool.name for tool in tools])
+
+    def learn(self, ticket: str, name: str, worked: float) -> None:
+        """Answer a tool of a ticket; every `SAVE_EVERY` answers the folder is saved.
+
+        Args:
+          ticket: ticket of the search.
+          name: tool that was called.
+          worked: reward in [0, 1].
+
+        Raises:
+          ValueError: if the ticket is not open for the tool, or the reward is outside [0, 1].
+        """
+        if self.index is None:
+            raise ValueError(f"ticket {ticket!r:.80} is unknown: nothing was searched yet")
+        self.index.feedback(ticket, worked, name)
+        if next(self._answers) % SAVE_EVERY == 0 and self.folder is not None:
+            self.index.save(self.folder)
+
+    async def watch(self, call: _Call, result: Any) -> None:
+        """Learn from the outcome of a call; what cannot be learnt is logged, and fails no call.
+
+        Args:
+          call: the call.
+          result: a `ToolResult`, or the exception that the tool raised.
+        """
+        try:
+            worked = self.outcome(result)
+            if inspect.isawaitable(worked):
+                worked = await worked
+            if worked is None:
+                return
+            require("outcome", worked, "a reward in [0, 1] or None", lambda x: 0 <= x <= 1)
+        except Exception:
+            log.exception("the call of %s teaches nothing: outcome= failed", call.name)
+            return
+        try:
+            await anyio.to_thread.run_sync(self.learn, call.ticket, call.name, worked)
+        except ValueError as error:  # such as a second call with one ticket
+            log.info("the call of %s teaches nothing: %s", call.name, error)
+
+    def _synced(self, tools: Sequence[Tool]) -> Index:
+        """Return the index, with the tools as the server describes them."""
+        with self._changing:
+            said = {tool.name: _said(tool) for tool in tools}
+            new = [tool for tool in tools if self._seen.get(tool.name) != said[tool.name]]
+            if self.index is None:
+                self.index = self._made(new)
+            else:
+                # What an index that was given says of a tool is replaced only by later news.
+                known = self._given - self._seen.keys()
+                if news := [_read(tool) for tool in new if tool.name not in known]:
+                    self.index.sync(news)
+            self._seen |= said
+            return self.index
+
+    def _made(self, tools: Sequence[Tool]) -> Index:
+        """Make an index; its first save is what a restart continues from."""
+        where = None if self.folder is None else self.folder / "log.jsonl"
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        read = [_read(tool) for tool in tools]
+        index = Index.from_tools(read, self._learner, self._encoder, log=where)
+        if self.folder is not None:
+            index.save(self.folder)
+        return index
+
+    async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
+        return (await self._ticket(tools, query))[1]
+
+    async def _ticket(self, tools: Sequence[Tool], query: str) -> tuple[str | None, list[Tool]]:
+        """Return the key of a search, and the tools that it found."""
+        if not tools:
+            return None, []
+        if not query.strip():
+            raise ToolError("the query is empty: say what the tool should do")
+        # Encoding takes milliseconds, in which the server answers other requests.
+        ticket = await anyio.to_thread.run_sync(self.find, tools, query)
+        by_name = {tool.name: tool for tool in tools}
+        return ticket.key, [by_name[name] for name in ticket.ids]
+
+    async def transform_tools(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        """Return what agents see: the tools that are always visible, and those of the search."""
+        shown = await super().transform_tools(tools)
+        return shown if self.rate_tool_name is None else [*shown, self._make_rate_tool()]
+
+    async def get_tool(self, name, call_next, *, version=None) -> Tool | None:
+        """Return a tool by name, those of the search included."""
+        if name == self.rate_tool_name:
+            return self._make_rate_tool()
+        return await super().get_tool(name, call_next, version=version)
+
+    def _make_search_tool(self) -> Tool:
+        async def search_tools(
+            query: Annotated[str, Field(description="What the tool should do, in plain words")],
+            ctx: Context = None,  # type: ignore[assignment]  # ty: ignore[invalid-parameter-default]
+        ) -> dict[str, Any]:
+            """Search for tools that can do something.
+
+            Returns a ticket and the matching tool definitions, best first. Give the ticket to
+            call_tool.
+            """
+            ticket, found = await self._ticket(await self._get_visible_tools(ctx), query)
+            return {"ticket": ticket, "tools": await self._render_results(found)}
+
+        return Tool.from_function(fn=search_tools, name=self._search_tool_name)
+
+    def _make_call_tool(self) -> Tool:
+        plain: Any = super()._make_call_tool()
+
+        async def call_tool(
+            name: Annotated[str, Field(description="Name of the tool to call")],
+            arguments: Annotated[
+                dict[str, Any] | None, Field(description="Arguments of the tool")
+            ] = None,
+            ticket: Annotated[
+                str | None, Field(description="Ticket of the search that found the tool")
+            ] = None,
+            ctx: Context = None,  # type: ignore[assignment]  # ty: ignore[invalid-parameter-default]
+        ) -> ToolResult:
+            """Call a tool by name with the given arguments.
+
+            Use this to execute tools discovered via search_tools, with its ticket.
+            """
+            before = self._calling.set(_Call(name, ticket) if ticket else None)
+            try:
+                return await plain.fn(name, arguments, ctx)
+            finally:
+                self._calling.reset(before)
+
+        return Tool.from_function(fn=call_tool, name=self._call_tool_name)
+
+    def _make_rate_tool(self) -> Tool:
+        async def rate_tool(
+            ticket: Annotated[str, Field(description="Ticket of the search that found the tool")],
+            name: Annotated[str, Field(description="Name of the tool that was called")],
+            worked: Annotated[
+                float, Field(ge=0, le=1, description="1: it did what was needed; 0: wrong tool")
+            ],
+        ) -> str:
+            """Say whether a tool did what was needed, so that later searches find better ones.
+
+            Rate the choice of the tool: not errors that better arguments would have avoided.
+            """
+            try:
+                await anyio.to_thread.run_sync(self.learn, ticket, name, worked)
+            except ValueError as error:
+                raise ToolError(str(error)) from error
+            return "noted"
+
+        return Tool.from_function(fn=rate_tool, name=self.rate_tool_name)
+
+
+class _Watch(Middleware):
+    """Sees what a tool really did, before other middleware rewrites its errors."""
+
+    def __init__(self, search: LearnedSearch):
+        self.search = search
+
+    async def on_call_tool(
+        self, context: MiddlewareContext[Any], call_next: CallNext[Any, ToolResult]
+    ) -> ToolResult:
+        calling = self.search._calling
+        call = calling.get()
+        if call is None or call.name != context.message.name:
+            return await call_next(context)
+        before = calling.set(None)  # the ticket is not for tools that this tool calls
+        try:
+            result = await call_next(context)
+        except Exception as error:
+            await self.search.watch(call, error)
+            raise
+        finally:
+            calling.reset(before)
+        await self.search.watch(call, result)
+        return result
+
+
+def _said(tool: Tool) -> str:
+    return repr((tool.title, tool.description, tool.parameters))
+
+
+def _read(tool: Tool) -> Any:
+    """Return a tool of a server in the form of `jaxret.tools`, with its listed name as its id."""
+    fields: Mapping[str, Any] = {
+        "id": tool.name,
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": tool.parameters,
+    }
+    return tool_of("the server", fields)
+
+
+def _says_nothing(words: str) -> bool:
+    """Return whether the words of an error are not about the tool, whose name does not count."""
+    return SAYS_NOTHING.search(re.sub(r"^Error calling tool '[^']*'", "", words)) is not None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what caused it."""
+    while error is not None:
+        yield error
+        error = error.__cause__
