@@ -18,10 +18,11 @@ Outcome: TypeAlias = Callable[[Any], float | Awaitable[float | None] | None]
 #: Errors that say nothing about the choice of the tool, by their words: proxies pass no types on.
 SAYS_NOTHING = re.compile(
     r"validation errors? for |input validation error|error invoking tool "
-    r"|invalid (arguments|params)|unexpected keyword argument|missing \d+ required (positional|keyword-only) argument"
-    r"|unknown tool|not a valid tool|tim(ed|e) ?-?out|rate ?limit|unauthori[sz]ed|forbidden"
-    r"|permission|access denied|not authori[sz]ed|insufficient scope|request error"
-    r"|connect(ion)? ?(\w*error|refused|reset|aborted|attempts failed)|http error (401|403|407|408|429|5\d\d)",
+    r"|invalid (arguments|params)|unexpected keyword argument"
+    r"|missing \d+ required (positional|keyword-only) argument|unknown tool|not a valid tool"
+    r"|tim(ed|e) ?-?out|rate ?limit|unauthori[sz]ed|forbidden|permission|access denied"
+    r"|not authori[sz]ed|insufficient scope|request error|http error (401|403|407|408|429|5\d\d)"
+    r"|connect(ion)? ?(\w*error|refused|reset|aborted|attempts failed)",
     re.IGNORECASE,
 )
 NOT_THE_TOOL = (PermissionError, TimeoutError, ConnectionError, NotImplementedError)
