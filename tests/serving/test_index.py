@@ -78,7 +78,8 @@ def test_feedback_overwrites_the_state_and_nothing_else(task, learner, allowed):
         index.feedback(index.search(task.queries[0], k=2, allowed=allowed), worked=True)
     assert rows.is_deleted()
     large = [leaf for leaf in jax.tree.leaves(index._state) if leaf.size >= theta.size]
-    assert large and {leaf.unsafe_buffer_pointer() for leaf in large} <= places
+    assert large
+    assert {leaf.unsafe_buffer_pointer() for leaf in large} <= places
     np.testing.assert_array_equal(theta, task.theta)
     for leaf, copy in zip(jax.tree.leaves(before), copies, strict=True):
         np.testing.assert_array_equal(leaf, copy)
