@@ -11,7 +11,7 @@ import inspect
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,7 @@ class AgentIndex:
 
 
 @contextmanager
-def _failing_no_call(name: str) -> Iterator[None]:
+def _failing_no_call(name: str) -> Generator[None]:
     try:
         yield
     except Exception:
