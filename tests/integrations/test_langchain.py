@@ -176,11 +176,30 @@ def test_threads_answer_their_own_tickets_and_none_comes_from_outside(tmp_path):
     agent, learned, _ = agent_of(replies, folder=tmp_path)
     first = run(agent, "pay an amount")["learned_tools"]
     other = {"configurable": {"thread_id": "2"}}
-    given = {"messages": [HumanMessage("lend an amount")], "learned_tools": first}
+    stolen = first | {"turn": "a turn"}
+    asked = HumanMessage("lend an amount", id="a turn")
+    given = {"messages": [asked], "learned_tools": stolen}
     second = agent.invoke(given, other)["learned_tools"]
     assert first["ticket"] != second["ticket"]
     assert answered(tmp_path) == [("pays", 1), ("says_so", 0)]
     assert learned.index.next_ticket == 2
+
+
+def test_a_message_without_words_keeps_the_tools_and_teaches_nothing(tmp_path):
+    replies = [AIMessage("so"), call("pays"), AIMessage("so")]
+    agent, learned, model = agent_of(replies, folder=tmp_path, k=1)
+    run(agent, "pay an amount")
+    run(agent, " ")
+    assert model.shown == [["pays"]] * 3
+    assert learned.index.next_ticket == 1
+    assert answered(tmp_path) == []
+
+
+def test_a_summary_of_older_messages_is_no_request():
+    agent, _, model = agent_of([AIMessage("so")], k=1)
+    summary = HumanMessage("lend", additional_kwargs={"lc_source": "summarization"})
+    agent.invoke({"messages": [HumanMessage("pay an amount"), summary]}, THREAD)
+    assert model.shown == [["pays"]]
 
 
 def test_models_rate_with_the_ticket_of_the_turn(tmp_path):
