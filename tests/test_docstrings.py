@@ -8,6 +8,8 @@ import typing
 
 import jaxret
 
+FRAMEWORKS = ("fastmcp", "langchain")
+
 
 def is_array(annotation) -> bool:
     """Return whether an annotation is a jaxtyping array, or a tuple or option that has one."""
@@ -24,7 +26,8 @@ def public_functions():
     """Yield the name, the function, and its docstrings, base classes included."""
     for found in pkgutil.walk_packages(jaxret.__path__, "jaxret."):
         parent, _, framework = found.name.rpartition(".")
-        if parent == "jaxret.integrations" and importlib.util.find_spec(framework) is None:
+        extra = parent == "jaxret.integrations" and framework in FRAMEWORKS
+        if extra and importlib.util.find_spec(framework) is None:
             continue  # its extra is not installed
         module = importlib.import_module(found.name)
         for holder in (module, *filter(inspect.isclass, vars(module).values())):

@@ -22,6 +22,8 @@ HEAVY = (
     "matplotlib",
     "openai",
     "fastmcp",
+    "langchain",
+    "langgraph",
 )
 
 

@@ -1,1 +1,1 @@
-"""Agent frameworks that search with an index, each an extra: `jaxret.integrations.fastmcp`."""
+"""Agent frameworks that search with an index, each an extra: `fastmcp` and `langchain`."""

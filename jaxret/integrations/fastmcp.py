@@ -25,15 +25,10 @@ folder; the first search of a process compiles and takes seconds.
 Needs ``jaxret[mcp]`` (FastMCP 4.2).
 """
 
-import inspect
-import itertools
-import logging
-import re
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, NamedTuple, Self, cast
 
 try:
     import anyio.to_thread
@@ -52,26 +47,13 @@ except ImportError as error:
 from pydantic import Field
 
 from jaxret.encoders import Encoder
+from jaxret.integrations.agent_index import AgentIndex
+from jaxret.integrations.outcomes import Outcome, causes, reward
 from jaxret.learners.learner import Learner
 from jaxret.runtime.validate import require
 from jaxret.serving.index import Index, Ticket
-from jaxret.tools.tool import tool_of
 
-Outcome: TypeAlias = Callable[[Any], float | Awaitable[float | None] | None]
-
-log = logging.getLogger(__name__)
-
-SAVE_EVERY = 1000  # answers between two saves; a restart does again what came after the last one
-
-#: Errors that say nothing about the choice of the tool, by their words: proxies pass no types on.
-SAYS_NOTHING = re.compile(
-    r"validation errors? for |input validation error|invalid (arguments|params)|unknown tool"
-    r"|tim(ed|e) ?-?out|rate limit|unauthori[sz]ed|forbidden|permission|access denied"
-    r"|not authori[sz]ed|insufficient scope|request error|http error (401|403|407|408|429|5\d\d)",
-    re.IGNORECASE,
-)
-NOT_THE_TOOL = (MCPError, PermissionError, TimeoutError, ConnectionError)
-REFUSED = (401, 403, 407, 408, 429)  # HTTP: who asks, or how often, not what
+GIVEN = cast(Context, None)  # the default of an argument that FastMCP fills in
 
 
 class _Call(NamedTuple):
@@ -88,28 +70,17 @@ def no_error(result: Any) -> float | None:
       result: a `ToolResult`, or the exception that the tool raised.
 
     Returns:
-      None, which teaches nothing, for what says nothing about the choice of the tool: wrong
-      arguments, unknown names, time-outs, refused permissions, rate limits, servers that cannot be
-      reached or that fail themselves (HTTP 5xx), and calls that are not over. An error is known by
-      its type and causes, and by its words (`SAYS_NOTHING`), which are all that a proxy passes on.
+      None, which teaches nothing, for calls that are not over and for what says nothing about the
+      choice of the tool (`jaxret.integrations.outcomes.reward`).
     """
     if isinstance(result, InputRequiredToolResult):
         return None
     if isinstance(result, ToolResult):
-        if not result.is_error:
-            return 1.0
         words = " ".join(getattr(block, "text", "") for block in result.content)
-        return None if _says_nothing(words) else 0.0
-    if not isinstance(result, ToolError):
+        return reward(words if result.is_error else None)
+    if not isinstance(result, ToolError) or any(isinstance(x, MCPError) for x in causes(result)):
         return None
-    for error in _causes(result):
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        refused = isinstance(status, int) and (status in REFUSED or status >= 500)
-        if refused or isinstance(error, NOT_THE_TOOL):
-            return None
-        if _says_nothing(str(error)):
-            return None
-    return 0.0
+    return reward(result)
 
 
 def only_errors(result: Any) -> float | None:
@@ -159,29 +130,16 @@ class LearnedSearch(BaseSearchTransform):
     ):
         require("k", k, ">= 1", lambda n: n >= 1)
         super().__init__(max_results=k, **names)
-        if index is not None and folder is not None:
-            raise ValueError(
-                "give an index or a folder, not both: an index that is given has its own log= and "
-                "is saved by its owner"
-            )
-        if index is not None and index.encoder is None:
-            raise ValueError(
-                "the index has no encoder for the agents' texts: make it of a task with an "
-                "encoder, or with Index.from_tools"
-            )
         self.outcome = outcome or (only_errors if rate else no_error)
-        self.folder = None if folder is None else Path(folder)
         self.rate_tool_name = "rate_tool" if rate else None
-        self._learner, self._encoder = learner, encoder
-        self._seen: dict[str, str] = {}  # name -> what the server last said of the tool
-        self._given = set() if index is None else set(index.ids)
-        self._changing = threading.Lock()  # of the catalogue and of saves
+        self.searched = AgentIndex(index, folder, learner, encoder, said=_said, read=_read)
         self._calling: ContextVar[_Call | None] = ContextVar("call with a ticket", default=None)
-        self._answers, self._installed = itertools.count(1), False
-        self.index = index
-        if self.folder is not None and (self.folder / "index.json").is_file():
-            given = None if isinstance(encoder, str) else encoder
-            self.index = Index.load(self.folder, learner, given, log=self.folder / "log.jsonl")
+        self._installed = False
+
+    @property
+    def index(self) -> Index | None:
+        """Index that is searched; None before the first search of a new one."""
+        return self.searched.index
 
     def install(self, server: FastMCP) -> Self:
         """Put the search in place of a server's list of tools, and watch its calls.
@@ -206,25 +164,20 @@ class LearnedSearch(BaseSearchTransform):
           tools: tools that may be shown, at least one.
           query: text of the agent.
         """
-        index = self._synced(tools)
-        return index.search(query, k=self._max_results, allowed=[tool.name for tool in tools])
+        return self.searched.find({tool.name: tool for tool in tools}, query, self._max_results)
 
     def learn(self, ticket: str, name: str, worked: float) -> None:
-        """Answer a tool of a ticket; every `SAVE_EVERY` answers the folder is saved.
+        """Answer a tool of a ticket.
 
         Args:
-          ticket: ticket of the search.
+          ticket: key of the ticket of the search.
           name: tool that was called.
           worked: reward in [0, 1].
 
         Raises:
           ValueError: if the ticket is not open for the tool, or the reward is outside [0, 1].
         """
-        if self.index is None:
-            raise ValueError(f"ticket {ticket!r:.80} is unknown: nothing was searched yet")
-        self.index.feedback(ticket, worked, name)
-        if next(self._answers) % SAVE_EVERY == 0 and self.folder is not None:
-            self.index.save(self.folder)
+        self.searched.learn(ticket, name, worked)
 
     async def watch(self, call: _Call, result: Any) -> None:
         """Learn from the outcome of a call; what cannot be learnt is logged, and fails no call.
@@ -233,46 +186,7 @@ class LearnedSearch(BaseSearchTransform):
           call: the call.
           result: a `ToolResult`, or the exception that the tool raised.
         """
-        try:
-            worked = self.outcome(result)
-            if inspect.isawaitable(worked):
-                worked = await worked
-            if worked is None:
-                return
-            require("outcome", worked, "a reward in [0, 1] or None", lambda x: 0 <= x <= 1)
-        except Exception:
-            log.exception("the call of %s teaches nothing: outcome= failed", call.name)
-            return
-        try:
-            await anyio.to_thread.run_sync(self.learn, call.ticket, call.name, worked)
-        except ValueError as error:  # such as a second call with one ticket
-            log.info("the call of %s teaches nothing: %s", call.name, error)
-
-    def _synced(self, tools: Sequence[Tool]) -> Index:
-        """Return the index, with the tools as the server describes them."""
-        with self._changing:
-            said = {tool.name: _said(tool) for tool in tools}
-            new = [tool for tool in tools if self._seen.get(tool.name) != said[tool.name]]
-            if self.index is None:
-                self.index = self._made(new)
-            else:
-                # What an index that was given says of a tool is replaced only by later news.
-                known = self._given - self._seen.keys()
-                if news := [_read(tool) for tool in new if tool.name not in known]:
-                    self.index.sync(news)
-            self._seen |= said
-            return self.index
-
-    def _made(self, tools: Sequence[Tool]) -> Index:
-        """Make an index; its first save is what a restart continues from."""
-        where = None if self.folder is None else self.folder / "log.jsonl"
-        if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        read = [_read(tool) for tool in tools]
-        index = Index.from_tools(read, self._learner, self._encoder, log=where)
-        if self.folder is not None:
-            index.save(self.folder)
-        return index
+        await self.searched.awatch(self.outcome, call.ticket, call.name, result)
 
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
         return (await self._ticket(tools, query))[1]
@@ -302,7 +216,7 @@ class LearnedSearch(BaseSearchTransform):
     def _make_search_tool(self) -> Tool:
         async def search_tools(
             query: Annotated[str, Field(description="What the tool should do, in plain words")],
-            ctx: Context = None,  # type: ignore[assignment]  # ty: ignore[invalid-parameter-default]
+            ctx: Context = GIVEN,
         ) -> dict[str, Any]:
             """Search for tools that can do something.
 
@@ -325,7 +239,7 @@ class LearnedSearch(BaseSearchTransform):
             ticket: Annotated[
                 str | None, Field(description="Ticket of the search that found the tool")
             ] = None,
-            ctx: Context = None,  # type: ignore[assignment]  # ty: ignore[invalid-parameter-default]
+            ctx: Context = GIVEN,
         ) -> ToolResult:
             """Call a tool by name with the given arguments.
 
@@ -389,25 +303,10 @@ def _said(tool: Tool) -> str:
     return repr((tool.title, tool.description, tool.parameters))
 
 
-def _read(tool: Tool) -> Any:
-    """Return a tool of a server in the form of `jaxret.tools`, with its listed name as its id."""
-    fields: Mapping[str, Any] = {
-        "id": tool.name,
-        "name": tool.name,
+def _read(tool: Tool) -> Mapping[str, Any]:
+    """Return the fields of a tool, whose name is that which the server lists."""
+    return {
         "title": tool.title,
         "description": tool.description,
         "inputSchema": tool.parameters,
     }
-    return tool_of("the server", fields)
-
-
-def _says_nothing(words: str) -> bool:
-    """Return whether the words of an error are not about the tool, whose name does not count."""
-    return SAYS_NOTHING.search(re.sub(r"^Error calling tool '[^']*'", "", words)) is not None
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what caused it."""
-    while error is not None:
-        yield error
-        error = error.__cause__

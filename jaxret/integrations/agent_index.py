@@ -1,0 +1,184 @@
+"""The index behind an integration: made or loaded, in step with the tools, and answered.
+
+    searched = AgentIndex(None, None, "search", None, "minilm", said=.., read=..)
+    ticket = searched.find({"send_invoice": tool, ..}, "charge my client", k=5)
+    searched.watch(reward, ticket.key, "send_invoice", result)
+
+It knows no framework: ``said`` and ``read`` know what a tool is, and an outcome what a result is.
+"""
+
+import inspect
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from jaxret.encoders import Encoder
+from jaxret.integrations.outcomes import Outcome
+from jaxret.learners.learner import Learner
+from jaxret.runtime.validate import require
+from jaxret.serving.index import Index, Ticket
+from jaxret.tools.tool import tool_of
+
+log = logging.getLogger(__name__)
+
+SAVE_EVERY = 1000  # answers between two saves; a restart does again what came after the last one
+
+
+class AgentIndex:
+    """An index of the tools that agents are shown.
+
+    Args:
+      index: index to search; None: that of the folder, or a new one of the first tools.
+      folder: folder of the index and its log; None: what is learnt ends with the process, unless
+        ``index`` has a log.
+      learner: learner of a new index; None: `jaxret.mixture`.
+      encoder: encoder of a new index; a callable is also needed to load it.
+      said: what can be compared to see whether a tool changed.
+      read: the fields of a tool, as `jaxret.tools` reads them, without its id.
+
+    Raises:
+      ValueError: if both index and folder are given, the index has no encoder, or the folder is
+        damaged or used by another process.
+    """
+
+    def __init__(
+        self,
+        index: Index | None,
+        folder: str | Path | None,
+        learner: Learner | None,
+        encoder: str | Encoder,
+        *,
+        said: Callable[[Any], Any],
+        read: Callable[[Any], Mapping[str, Any]],
+    ):
+        if index is not None and folder is not None:
+            raise ValueError(
+                "give an index or a folder, not both: an index that is given has its own log= and "
+                "is saved by its owner"
+            )
+        if index is not None and index.encoder is None:
+            raise ValueError(
+                "the index has no encoder for the agents' texts: make it of a task with an "
+                "encoder, or with Index.from_tools"
+            )
+        self.index, self.folder = index, None if folder is None else Path(folder)
+        self._learner, self._encoder, self._said, self._read = learner, encoder, said, read
+        self._seen: dict[str, Any] = {}  # name -> what was last said of the tool
+        self._given = set() if index is None else set(index.ids)
+        self._changing = threading.Lock()  # of the catalogue
+        self._answers = itertools.count(1)
+        if self.folder is not None and (self.folder / "index.json").is_file():
+            given = None if isinstance(encoder, str) else encoder
+            self.index = Index.load(self.folder, learner, given, log=self.folder / "log.jsonl")
+
+    def find(self, tools: Mapping[str, Any], query: str, k: int) -> Ticket:
+        """Search some tools, of which new and changed ones enter the index first.
+
+        Args:
+          tools: tools that may be shown, by name; at least one.
+          query: text of the agent or its user.
+          k: tools on the ticket.
+        """
+        return self._synced(tools).search(query, k=k, allowed=list(tools))
+
+    def learn(self, ticket: str, name: str, worked: float) -> None:
+        """Answer a tool of a ticket; every `SAVE_EVERY` answers the folder is saved.
+
+        Args:
+          ticket: key of the ticket.
+          name: tool that was called.
+          worked: reward in [0, 1].
+
+        Raises:
+          ValueError: if the ticket is not open for the tool, or the reward is outside [0, 1].
+        """
+        if self.index is None:
+            raise ValueError(f"ticket {ticket!r:.80} is unknown: nothing was searched yet")
+        self.index.feedback(ticket, worked, name)
+        if next(self._answers) % SAVE_EVERY == 0 and self.folder is not None:
+            self.index.save(self.folder)
+
+    def watch(self, outcome: Outcome, ticket: str, name: str, result: Any) -> None:
+        """Learn from the result of a call; what cannot be learnt is logged, and fails no call.
+
+        Args:
+          outcome: function of the result to a reward in [0, 1] or None, which teaches nothing.
+          ticket: key of the ticket that found the tool.
+          name: tool that was called.
+          result: what the tool returned or raised.
+        """
+        with _failing_no_call(name):
+            worked = outcome(result)
+            if inspect.isawaitable(worked):
+                if inspect.iscoroutine(worked):
+                    worked.close()
+                raise TypeError("outcome= is asynchronous, and the call is not")
+            self._answer(ticket, name, worked)
+
+    async def awatch(self, outcome: Outcome, ticket: str, name: str, result: Any) -> None:
+        """Learn from the result of a call, as `watch` does, with an outcome that may be awaited.
+
+        Args:
+          outcome: function of the result to a reward in [0, 1] or None; may be asynchronous.
+          ticket: key of the ticket that found the tool.
+          name: tool that was called.
+          result: what the tool returned or raised.
+        """
+        with _failing_no_call(name):
+            worked = outcome(result)
+            if inspect.isawaitable(worked):
+                worked = await worked
+            await anyio.to_thread.run_sync(self._answer, ticket, name, worked)
+
+    def _answer(self, ticket: str, name: str, worked: float | None) -> None:
+        if worked is None:
+            return
+        require("outcome", worked, "a reward in [0, 1] or None", lambda x: 0 <= x <= 1)
+        try:
+            self.learn(ticket, name, worked)
+        except ValueError as error:  # such as a second call with one ticket
+            log.info("the call of %s teaches nothing: %s", name, error)
+
+    def _synced(self, tools: Mapping[str, Any]) -> Index:
+        """Return the index, with the tools as they are described now."""
+        with self._changing:
+            said = {name: self._said(tool) for name, tool in tools.items()}
+            new = [
+                name for name in tools if name not in self._seen or self._seen[name] != said[name]
+            ]
+            if self.index is None:
+                self.index = self._made([self._tool(name, tools[name]) for name in new])
+            else:
+                # What an index that was given says of a tool is replaced only by later news.
+                known = self._given - self._seen.keys()
+                if news := [self._tool(name, tools[name]) for name in new if name not in known]:
+                    self.index.sync(news)
+            self._seen |= said
+            return self.index
+
+    def _tool(self, name: str, tool: Any) -> Any:
+        return tool_of("the agent's tools", {**self._read(tool), "id": name, "name": name})
+
+    def _made(self, tools: list[Any]) -> Index:
+        """Make an index; its first save is what a restart continues from."""
+        where = None if self.folder is None else self.folder / "log.jsonl"
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        index = Index.from_tools(tools, self._learner, self._encoder, log=where)
+        if self.folder is not None:
+            index.save(self.folder)
+        return index
+
+
+@contextmanager
+def _failing_no_call(name: str) -> Generator[None]:
+    try:
+        yield
+    except Exception:
+        log.exception("the call of %s teaches nothing", name)
