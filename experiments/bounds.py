@@ -190,7 +190,7 @@ def cut(task: Task, rounds: int, seed: int) -> tuple[Task, int]:
 
 
 def figure(run: RunDirectory, results: Mapping[str, np.ndarray], name: str) -> None:
-    """Draw bound over measured against T."""
+    """Draw bound over measured against T, of statements that have a ratio at the largest T."""
     drawn, ax = plots.new_figure("rounds T", "bound / measured")
     drawn.set_size_inches(6.0, 4.8)
     lines: dict[str, list[tuple[int, float]]] = {}
@@ -201,8 +201,12 @@ def figure(run: RunDirectory, results: Mapping[str, np.ndarray], name: str) -> N
         if label is None or measured is None or measured.mean() <= 0:
             continue
         lines.setdefault(label, []).append((int(at), float(results[key][0] / measured.mean())))
-    for label, points in lines.items():
-        at, ratios = zip(*sorted(points), strict=True)
+    last = max(at for points in lines.values() for at, _ in points)
+    for label in DRAWN.values():
+        points = sorted(lines.get(label, ()))
+        if not points or points[-1][0] < last:  # its label would lie across the others
+            continue
+        at, ratios = zip(*points, strict=True)
         ax.plot(at, ratios, label=label, linewidth=1.6)
     ax.axhline(1.0, color=plots.GREY, linewidth=0.8)
     plots.log_axes(ax, sorted({at for points in lines.values() for at, _ in points}))

@@ -11,7 +11,7 @@ and other differences of each (``+stages.judge.base_url=..``). The key is read f
 variable OPENAI_API_KEY; a local server accepts any text. Files in the run's directory:
 
     expanded/      the data set with ``tool_profile``; failures and provenance beside it
-    sample.jsonl   for human review: python -m experiments.review_documents run=RUN
+    sample.jsonl   for human review: python -m experiments.review_documents RUN
 
 Answers are stored under ``cache``: an interrupted run resumes without asking a question twice, and
 again=true only asks questions that had no answer (time-outs, a busy server). Tools without a

@@ -31,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from omegaconf import DictConfig
 
@@ -120,6 +121,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         for learner, each in found.items():
             results |= {f"{name}/{learner}/{key}": values for key, values in each.items()}
         run.save_figure(page.figure(curves, cfg.window, place.at(some[name].begins)), name)
+        # No other scenario uses its programs, which all together exhaust the maps of a process.
+        jax.clear_caches()
     return results
 
 

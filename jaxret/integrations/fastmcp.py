@@ -28,7 +28,7 @@ Needs ``jaxret[mcp]`` (FastMCP 4.2).
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self, cast
 
 try:
     import anyio.to_thread
@@ -52,6 +52,8 @@ from jaxret.integrations.outcomes import Outcome, causes, reward
 from jaxret.learners.learner import Learner
 from jaxret.runtime.validate import require
 from jaxret.serving.index import Index, Ticket
+
+GIVEN = cast(Context, None)  # the default of an argument that FastMCP fills in
 
 
 class _Call(NamedTuple):
@@ -214,7 +216,7 @@ class LearnedSearch(BaseSearchTransform):
     def _make_search_tool(self) -> Tool:
         async def search_tools(
             query: Annotated[str, Field(description="What the tool should do, in plain words")],
-            ctx: Context = None,  # type: ignore[assignment]  # ty: ignore[invalid-parameter-default]
+            ctx: Context = GIVEN,
         ) -> dict[str, Any]:
             """Search for tools that can do something.
 
@@ -237,7 +239,7 @@ class LearnedSearch(BaseSearchTransform):
             ticket: Annotated[
                 str | None, Field(description="Ticket of the search that found the tool")
             ] = None,
-            ctx: Context = None,  # type: ignore[assignment]  # ty: ignore[invalid-parameter-default]
+            ctx: Context = GIVEN,
         ) -> ToolResult:
             """Call a tool by name with the given arguments.
 

@@ -84,7 +84,9 @@ class Shown(TypedDict):
 class LearnedState(AgentState[Any]):
     """State of an agent with a search; nobody can put one in from outside."""
 
-    learned_tools: NotRequired[Annotated[Shown | None, OmitFromInput]]
+    learned_tools: NotRequired[  # ty: ignore[invalid-type-form]
+        Annotated[Shown | None, OmitFromInput]
+    ]
 
 
 def no_error(result: Called | Exception) -> float | None:

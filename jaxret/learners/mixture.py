@@ -270,6 +270,8 @@ def mixture(
         vectors = vector_of(queries)
         total = jnp.zeros((len(vectors), len(state.theta)), vectors.dtype)
         with jax.default_matmul_precision("highest"):  # else accelerators round scores into ties
+            if len(vectors) == 1:  # the logits, which a program that also chooses computes once
+                return logits(state, jax.tree.map(lambda x: x[0], queries))[None]
             for kind, *some, rows in zip(kinds, weights, lines, state.extra.rows, strict=True):
                 numbers = jnp.asarray(kind.settings, state.theta.dtype)
                 total, _ = lax.scan(partial(add, kind), total, (*some, numbers, rows))

@@ -63,9 +63,11 @@ class EncoderConfig(TrainingConfig):
     """
 
     lora: Lora | None = None  # None trains all parameters
+    parts: int = 1  # parts of a batch that are encoded one after the other, to save memory
 
     def __post_init__(self):
         super().__post_init__()
+        require("parts", self.parts, ">= 1", lambda n: n >= 1)
         for field, (allowed, holds) in _RANGES.items():
             if hasattr(self, field):
                 require(field, getattr(self, field), allowed, holds)
@@ -207,8 +209,10 @@ def fit(
     if objective == "dpr":
         stage = FirstStage.of(bm25(documents) if first is None else first)
 
-    def embed(params, ids, mask, key=None):
+    def whole(params, ids, mask, key=None):
         return encoder.pool(part.apply(params, ids, mask, key=key), mask)
+
+    embed = whole if config.parts == 1 else in_parts(whole, config.parts)
 
     def fitted(params, every=1) -> Retriever:
         tuned = encoder.with_weights(part.whole(params))
@@ -319,6 +323,36 @@ def _objective(
         candidates = stage.rank(task, min(KEPT, len(documents))).items
         pairs = negatives.hard_negatives(task.labels, candidates, count=config.negatives)
     return matching(embed, queries, tools, task.labels, pairs, **options, **order)
+
+
+def in_parts(embed: Embed, parts: int) -> Embed:
+    """Encode the texts of a batch in parts, each again in the backward pass.
+
+    Only the activations of one part are kept at a time, and all texts of the batch are still
+    compared with each other, which they are not if `TrainingConfig.accumulate` cuts the batch. The
+    gradient is that of the whole (Gao et al. 2021, without dropout).
+
+    Args:
+      embed: maps tokens to vectors.
+      parts: number of parts, which must divide the number of texts.
+
+    Raises:
+      ValueError: when it is called, if the parts do not divide the texts.
+    """
+
+    def embed_in_parts(params, ids, mask, key=None):
+        if len(ids) % parts:
+            raise ValueError(f"parts={parts} must divide the {len(ids)} texts of a batch")
+
+        def one(line):
+            i, ids, mask = line
+            return embed(params, ids, mask, key=None if key is None else jax.random.fold_in(key, i))
+
+        ids, mask = (x.reshape(parts, -1, x.shape[-1]) for x in (ids, mask))
+        vectors = jax.lax.map(jax.checkpoint(one), (jnp.arange(parts), ids, mask))
+        return vectors.reshape(-1, vectors.shape[-1])
+
+    return embed_in_parts
 
 
 def contrast(

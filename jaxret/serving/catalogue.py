@@ -67,8 +67,8 @@ class LiveCatalogue:
         available = np.ones(len(task.ids), bool) if task.available is None else task.available
         self.learner, self.encoder = learner, task.encoder
         self.names: list[str] = list(task.ids)  # tool of each row, including removed tools
-        self.state: State = learner.init(jnp.asarray(task.theta), jnp.asarray(available))
-        self.starts = np.array(self.state.theta)  # initial value of each row
+        self.state = learner.init(jnp.asarray(task.theta), jnp.asarray(available))
+        self.starts = np.array(self._state.theta)  # initial value of each row
         words = task.documents if task.lexical else None
         self.texts = list(words or [""] * len(task.ids))  # "": no words are matched
         self._prepare()
@@ -112,10 +112,21 @@ class LiveCatalogue:
         return cls(learner, encoded(dataset, encoder, cache=cache), **options)
 
     @property
+    def state(self) -> State:
+        """A copy of the learner's state: feedback overwrites the arrays of the index."""
+        with self._lock:
+            return jax.tree.map(jnp.array, self._state)
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._state = jax.tree.map(jnp.array, state)  # no array is shared, or there twice
+
+    @property
     def ids(self) -> list[str]:
         """Ids of the available tools."""
-        pairs = zip(self.names, self._available, strict=False)
-        return [name for name, available in pairs if available]
+        with self._lock:
+            pairs = zip(self.names, self._available, strict=False)
+            return [name for name, available in pairs if available]
 
     def sync(self, tools: Any, how: How = "carry") -> Synced:
         """Add the tools of a list that are new, and redescribe those whose text changed.
@@ -231,8 +242,8 @@ class LiveCatalogue:
         self._lexicon = None  # is of the available tools
         if "remove" in line:
             rows = self._rows(line["remove"])
-            available = self.state.available.at[jnp.asarray(rows)].set(False)
-            self.state = self.state._replace(available=available)
+            available = self._state.available.at[jnp.asarray(rows)].set(False)
+            self._state = self._state._replace(available=available)
             return
         vectors = np.asarray(line["vectors"], np.float32)
         if "add" in line:
@@ -264,7 +275,8 @@ class LiveCatalogue:
 
     @property
     def _available(self) -> np.ndarray:
-        return np.asarray(self.state.available)
+        with self._lock:
+            return np.array(self._state.available)
 
     def _encode(
         self,
@@ -298,7 +310,7 @@ class LiveCatalogue:
     def _as_before(self, rows: list[int], vectors: np.ndarray, texts: list[str]) -> np.ndarray:
         """Return whether the rows had these descriptions [n], by text or else by vector."""
         where = jnp.asarray(rows)
-        starts = np.asarray(self._projected(self.state.theta.at[where].set(vectors))[where])
+        starts = np.asarray(self._projected(self._state.theta.at[where].set(vectors))[where])
         same = [
             bool(text) and text == self.texts[row] for row, text in zip(rows, texts, strict=True)
         ]
@@ -380,11 +392,11 @@ class LiveCatalogue:
             corner = tuple(slice(0, n) for n in old.shape)
             return new.at[corner].set(old)
 
-        self.state, self.starts = jax.tree.map(keep, self.state, larger), starts
+        self.state, self.starts = jax.tree.map(keep, self._state, larger), starts
 
     def _describe(self, rows: list[int], descriptions: np.ndarray, how: How) -> None:
         """Change the initial rows, projected by the learner, and the current rows."""
-        where, theta = jnp.asarray(rows), self.state.theta
+        where, theta = jnp.asarray(rows), self._state.theta
         starts = self._projected(theta.at[where].set(descriptions))[where]
         starts = np.asarray(starts)
         before = self.starts[rows]
@@ -394,7 +406,7 @@ class LiveCatalogue:
             new = self._projected(theta.at[where].set(moved))[where]
             return theta.at[where].set(new)
 
-        state = self.state
+        state = self._state
         if how != "keep":
             state = change_rows(self.learner, state, described)
         if how == "reset":
@@ -404,7 +416,7 @@ class LiveCatalogue:
         self.state = state._replace(available=state.available.at[where].set(True))
 
     def _projected(self, theta: Float[Array, "I d"]) -> Float[Array, "I d"]:
-        return self.learner.init(theta, self.state.available).theta
+        return self.learner.init(theta, self._state.available).theta
 
 
 def _is_scores(given: Any) -> bool:

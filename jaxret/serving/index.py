@@ -28,6 +28,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
 from uuid import uuid4
@@ -50,7 +51,7 @@ from jaxret.serving.catalogue import LiveCatalogue
 from jaxret.serving.files import Stored
 from jaxret.serving.tickets import AGE, OPEN, Open, Ticket, Tickets, key_of, number_and_key
 from jaxret.task import Task
-from jaxret.types import EMPTY, Choice, Feedback, Query, State
+from jaxret.types import EMPTY, Choice, Query, State
 
 
 class Index(LiveCatalogue):
@@ -188,16 +189,11 @@ class Index(LiveCatalogue):
             found = self._open.find(number, key, self.next_ticket, now)
             position = self._position(number, found, item)
             used, propensity = self.names[found.rows[position]], found.propensities[position]
-            new = self._learnt(found, position, reward)
-            if math.isnan(propensity) and _has_nan(new):
-                raise ValueError(
-                    f"{self.learner.name!r} needs the probability of {used!r}, which it does not "
-                    "know: give feedback on its own choice, the first of the ticket"
-                )
+            self._require_learnable(found, position, reward)
             if self.log is not None:
                 line = logs.answered(number, used, propensity, reward)
                 self.log.append([line | {"time": now}])
-            self.state = new
+            self._learn(found, position, reward)
             self._open.answer(number, position)
 
     def save(self, folder: str | Path) -> None:
@@ -305,8 +301,10 @@ class Index(LiveCatalogue):
             return dict(self._open.waiting)
 
     def __repr__(self) -> str:
+        with self._lock:
+            answers = int(self._state.t)
         return (
-            f"<index of {self.learner.name}: {len(self):,} tools, {int(self.state.t):,} answers, "
+            f"<index of {self.learner.name}: {len(self):,} tools, {answers:,} answers, "
             f"{len(self.tickets):,} open tickets>"
         )
 
@@ -317,7 +315,7 @@ class Index(LiveCatalogue):
         self._sets, self._key = Sets(), jax.random.key(self.seed)
         learner: Any = self.learner
         self._search, self._searches = program.search_of(learner), program.searches_of(learner)
-        self._update = jax.jit(learner.update)
+        self._update, self._traced = program.update_of(learner), False
 
     def _writer(self, log: Any, fsync: bool, since: End | None = None) -> LogWriter:
         return LogWriter(log, {"learner": self.learner.name}, fsync=fsync, since=since)
@@ -357,14 +355,14 @@ class Index(LiveCatalogue):
         if len(queries) == 1:
             number = np.uint32(first)
             return [
-                jax.device_get(self._search(self.state, available, queries[0], self._key, number))
+                jax.device_get(self._search(self._state, available, queries[0], self._key, number))
             ]
         for start in range(0, len(queries), program.SIZES[-1]):
             some = queries[start : start + program.SIZES[-1]]
             size = next(n for n in program.SIZES if n >= len(some))
             numbers = np.arange(first + start, first + start + size).astype(np.uint32)
             stacked = program.padded(some, size)
-            got = self._searches(self.state, available, stacked, self._key, numbers)
+            got = self._searches(self._state, available, stacked, self._key, numbers)
             got = jax.device_get(got)
             found += [jax.tree.map(lambda x, i=i: x[i], got) for i in range(len(some))]
         return found
@@ -395,7 +393,7 @@ class Index(LiveCatalogue):
         if self.log is None:
             return ticket, kept, {}
         positions = [*by_position[: len(own)].tolist(), *(1.0 for _ in rest)]
-        line = logs.shown(number, vector, ids, positions, int(self.state.t), sure)
+        line = logs.shown(number, vector, ids, positions, int(self._state.t), sure)
         if len(own) == 1:
             listed = [program.on_list(rows[0], ranked, p, k), *listed]
         else:
@@ -440,17 +438,43 @@ class Index(LiveCatalogue):
             )
         return position
 
-    def _learnt(self, ticket: Open, position: int, reward: float) -> State:
-        """Return the state after the feedback on a tool, with the tools that could be shown."""
-        state, dtype, row = self.state, self.starts.dtype.type, ticket.rows[position]
-        shown = state
+    def _require_learnable(self, ticket: Open, position: int, reward: float) -> None:
+        """Raise what learning would raise, or ValueError if it needs an unknown probability."""
+        if not self._available[ticket.rows[position]]:
+            return  # nothing is learnt
+        update = partial(program.update, self.learner)
+        if math.isnan(ticket.propensities[position]):
+            if _has_nan(jax.jit(update)(*self._lesson(ticket, position, reward))):
+                raise ValueError(
+                    f"{self.learner.name!r} needs the probability of "
+                    f"{self.names[ticket.rows[position]]!r}, which it does not know: give feedback "
+                    "on its own choice, the first of the ticket"
+                )
+        elif not self._traced:
+            jax.eval_shape(update, *self._lesson(ticket, position, reward))
+        self._traced = True
+
+    def _learn(self, ticket: Open, position: int, reward: float) -> None:
+        """Learn from the feedback on a tool; that on a removed tool is counted alone."""
+        state = self._state
+        if not self._available[ticket.rows[position]]:
+            self._state = state._replace(t=state.t + 1)
+            return
+        # The update overwrites the state, and the mask of an allowed set in place of its own.
+        own = None if ticket.allowed is None else state.available
+        new = jax.block_until_ready(self._update(*self._lesson(ticket, position, reward)))
+        self._state = new if own is None else new._replace(available=own)
+
+    def _lesson(
+        self, ticket: Open, position: int, reward: float
+    ) -> tuple[State, Any, Choice, np.floating]:
+        """Return the arguments of the update: those of a search among the tools of the ticket."""
+        shown, dtype = self._state, self.starts.dtype.type
         if ticket.allowed is not None:
-            mask = ticket.allowed.mask(len(state.available)) & self._available
-            shown = state._replace(available=mask)
-        choice = Choice._make((np.int32(row), dtype(ticket.propensities[position])))
-        feedback = Feedback(dtype(reward), self._available[row])
-        new = jax.block_until_ready(self._update(shown, ticket.query, choice, feedback))
-        return new._replace(available=state.available)
+            mask = ticket.allowed.mask(len(shown.available)) & self._available
+            shown = shown._replace(available=mask)
+        choice = (np.int32(ticket.rows[position]), dtype(ticket.propensities[position]))
+        return shown, ticket.query, Choice._make(choice), dtype(reward)
 
 
 def _known(x: Any) -> float | None:

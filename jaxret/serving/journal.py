@@ -135,7 +135,7 @@ def _answer(index: Any, line: Mapping[str, Any]) -> None:
     index._open.expire(line["time"])
     ticket = index._open.waiting.get(number) or index._open.partly[number]
     position = ticket.rows.index(index._row_of[line["item"]])
-    index.state = index._learnt(ticket, position, line["reward"])
+    index._learn(ticket, position, line["reward"])
     index._open.answer(number, position)
 
 

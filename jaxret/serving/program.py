@@ -1,11 +1,11 @@
-"""The compiled part of a search, and the list that is made of its result.
+"""The compiled parts of a search and of feedback, and the list that is made of a search.
 
 Letters: I rows of the state, k items shown, n queries.
 """
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from jaxret.learners.confidence import confidence, is_calibrated
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import position_probabilities
 from jaxret.simulation.trace import of_item
+from jaxret.types import Choice, Feedback, State
 
 SIZES = (8, 64)  # queries of one call of the program of many
 
@@ -39,6 +40,7 @@ def searches_of(learner: Learner) -> Callable[..., Any]:
 
 
 def _search(learner: Learner) -> Callable[..., Any]:
+    @jax.default_matmul_precision("highest")  # as scores are computed, so that they are no others
     def search(state, available, query, key, number):
         state = state._replace(available=available)
         slate = learner.act(state, query, jax.random.fold_in(key, number))
@@ -49,6 +51,23 @@ def _search(learner: Learner) -> Callable[..., Any]:
         return slate, scores, p, position_probabilities(learner, state, query, slate), sure
 
     return search
+
+
+def update(learner: Learner, state: State, query: Any, choice: Choice, reward: Any) -> State:
+    """Return the state after observed feedback."""
+    return learner.update(state, query, choice, Feedback(reward, observed=True))
+
+
+@lru_cache(maxsize=32)
+def update_of(learner: Learner) -> Callable[..., State]:
+    """Compile the update, which overwrites the arrays of the state.
+
+    New arrays of this size would take longer to allocate than to compute.
+
+    Returns:
+      (state, query, choice, reward) -> the new state; the old one is deleted.
+    """
+    return jax.jit(partial(update, learner), donate_argnums=0)
 
 
 def padded(queries: list[Any], size: int) -> Any:

@@ -253,7 +253,7 @@ def test_the_review_page_is_served_until_it_is_ended_and_sums_up(folder, monkeyp
     monkeypatch.setattr("webbrowser.open", lambda url: visitor(args=(url,)).start())
     before = signal.getsignal(signal.SIGTERM)
     try:
-        review_documents.main(config_of("review_documents", f"run={folder}", "reviewer=B"))
+        review_documents.main([str(folder), "--reviewer", "B"])
     finally:
         signal.signal(signal.SIGTERM, before)
     assert "reviewed 1, passed 1" in capsys.readouterr().out

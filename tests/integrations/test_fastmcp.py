@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import re
-import zlib
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,17 +21,9 @@ from fastmcp.server import create_proxy
 from fastmcp.tools import ToolResult
 
 from jaxret.integrations.fastmcp import LearnedSearch, no_error, only_errors
+from tests.integrations.shared import answered, encoder
 
 PLACES = ("own", "mounted", "proxied")
-
-
-def encoder(texts):
-    """Encode the words of texts."""
-    rows = np.zeros((len(texts), 256), np.float32)
-    for row, text in zip(rows, texts, strict=True):
-        for word in text.lower().replace(":", " ").split():
-            row[zlib.crc32(word.encode()) % 256] += 1
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def bank(name="bank"):
@@ -93,12 +84,6 @@ def gateway(place, **settings):
 
 def named(place, tool):
     return tool if place == "own" else f"bank_{tool}"
-
-
-def answered(folder):
-    """Return the tool and reward of each answer in the log."""
-    lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
-    return [(line["item"], line["reward"]) for line in lines if "item" in line]
 
 
 async def searched(client, query="pay an amount"):

@@ -1,6 +1,7 @@
 """Training objectives: the content of a batch, the loss, and its decrease in training."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import optax
 import pytest
 
 from jaxret.methods.cross_encoder import judgement
-from jaxret.methods.encoder_tuning import contrast, matching
+from jaxret.methods.encoder_tuning import contrast, in_parts, matching
 from jaxret.methods.mlc import classification
 from jaxret.methods.refiner import refinement
 from jaxret.methods.tool_rank import verdicts
@@ -327,3 +328,38 @@ def test_a_language_model_learns_which_words_go_with_which_tools():
     query, tool = 0.3 * jax.random.normal(jax.random.key(0), (2, 120, 8))
     found = losses_of(objective, {"query": query, "tool": tool}, steps=60, rate=3e-2)
     assert found[-1] < 0.5 * found[0]
+
+
+@pytest.mark.parametrize("parts", [2, 16])
+def test_a_batch_that_is_encoded_in_parts_has_the_same_loss_and_gradient(parts):
+    """Also in the other direction: `accumulate` would compare fewer texts."""
+    pairs = random_negatives(LABELS, ITEMS, count=2, seed=0)
+    tools = [[2, 10 + i, 3] for i in range(ITEMS)]
+
+    def gradient(embed):
+        objective = matching(embed, TOKENS, tools, LABELS, pairs, size=16)
+        batch, key = objective.batches(0), jax.random.key(0)
+        return jax.jit(jax.value_and_grad(lambda params: objective.loss(params, batch, key)[0]))
+
+    found = gradient(in_parts(bag_of_words, parts))(words())
+    jax.tree.map(
+        partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6),
+        found,
+        gradient(bag_of_words)(words()),
+    )
+    assert np.abs(found[1]["words"]).max() > 1e-2
+
+
+def test_the_parts_draw_dropout_of_their_own():
+    def drawn(params, ids, mask, key=None):
+        return jax.random.normal(key, (len(ids), 3))
+
+    ids = np.zeros((6, 2), int)
+    vectors = in_parts(drawn, 3)(None, ids, ids, key=jax.random.key(0))
+    assert len(np.unique(vectors)) == 18
+
+
+def test_parts_must_divide_the_texts_of_a_batch():
+    ids = np.zeros((6, 2), int)
+    with pytest.raises(ValueError, match="parts=4 must divide the 6 texts of a batch"):
+        in_parts(bag_of_words, 4)(words(), ids, ids)

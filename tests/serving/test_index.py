@@ -1,7 +1,10 @@
 """The live loop of an index: probabilities by enumeration, and tickets with a single answer."""
 
+import json
 import math
+from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -60,6 +63,43 @@ def test_feedback_is_one_update_of_the_learner(task):
     np.testing.assert_allclose(index.state.theta, after.theta, atol=1e-6)
     assert np.abs(after.theta - before.theta).max() > 1e-4
     assert repr(index) == "<index of orag: 12 tools, 1 answers, 0 open tickets>"
+
+
+@pytest.mark.parametrize("learner", [jr.greedy, jr.mixture, jr.centred_replayed])
+@pytest.mark.parametrize("allowed", [None, ["tool_2", "tool_3"]])
+def test_feedback_overwrites_the_state_and_nothing_else(task, learner, allowed):
+    """Neither the task, whose arrays the first state could share, nor states that were read."""
+    theta = jnp.array(task.theta)
+    index = jr.Index(learner(), replace(task, theta=theta))
+    before = index.state
+    copies, rows = [np.array(x) for x in jax.tree.leaves(before)], index._state.theta
+    places = {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(index._state)}
+    for _ in range(2):  # the second state has the arrays that the first update returned
+        index.feedback(index.search(task.queries[0], k=2, allowed=allowed), worked=True)
+    assert rows.is_deleted()
+    large = [leaf for leaf in jax.tree.leaves(index._state) if leaf.size >= theta.size]
+    assert large
+    assert {leaf.unsafe_buffer_pointer() for leaf in large} <= places
+    np.testing.assert_array_equal(theta, task.theta)
+    for leaf, copy in zip(jax.tree.leaves(before), copies, strict=True):
+        np.testing.assert_array_equal(leaf, copy)
+
+
+def test_what_cannot_be_learnt_is_not_logged(task, tmp_path):
+    """The state is overwritten after the line is written: errors come before both."""
+
+    def update(state, query, choice, feedback):
+        raise TypeError("a mistake in a rule")
+
+    broken = jr.greedy()._replace(update=update)
+    index = jr.Index(broken, task, log=tmp_path / "log.jsonl")
+    ticket = index.search(task.queries[0])
+    for _ in range(2):
+        with pytest.raises(TypeError, match="a mistake in a rule"):
+            index.feedback(ticket, worked=True)
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert not any("item" in json.loads(line) for line in lines)
+    assert list(index.tickets) == [0]
 
 
 def test_a_tool_that_works_comes_first(task):
