@@ -9,17 +9,17 @@
     index.save(folder); index = Index.load(folder)
     Index(greedy(), task, log="log.jsonl")                       logs searches, feedback, changes
 
-The first position of a ticket is chosen by the learner's policy, the rest are the best by score.
-Each tool of a ticket is answered once, until the ticket expires: the update is applied to the state
+The learner's policy chooses the first tool of a ticket (or as many as it shows); the rest follow by
+score. Each tool of a ticket is answered once, until the ticket expires: the update is applied to the state
 at that time. The catalogue may grow, and the rows of removed tools are kept.
 
-**Threads.** Any number of threads may use an index; their calls happen in some order, one after the
-other, except that texts are encoded outside of the lock. Of all processes one writes a log or a
-folder.
+**Threads.** Any number of threads may use an index; their calls are run one after the other, except
+that texts are encoded outside of the lock. Only one process at a time may write a log or a folder.
 
 **Crashes.** With a log nothing that was acknowledged is lost: a line is written before a call
-returns, and `Index.load` does again what the log has after the last save. Save once at the start,
-and again after a `load` that begins a new log: until then only the old one can be done again.
+returns, and `Index.load` replays the log from the last save on. Call `save` after creating an
+index, and after loading one with a new log, which can be replayed only from a later save. Ctrl-C
+waits until an answer is complete.
 
 Letters: I items, d width, k items shown, n queries.
 """
@@ -129,11 +129,10 @@ class Index(LiveCatalogue):
           prior: score of each tool id, for a learner that reads prior scores; tools left out have
             0. None: the match of the words of a text. For a list a mapping each.
           at_least: smallest confidence in [0, 1] with which tools are returned; below it the ticket
-            is empty and closed. None: as the learner decides (`jaxret.abstaining`). A log that is
-            to value other rules is written without it: tools that were drawn and withheld are
-            missing from it.
+            is empty and closed. None: as the learner decides (`jaxret.abstaining`). Do not use it
+            if the log is to value other rules, since withheld tools are not logged.
           allowed: ids of the tools that may be shown, or a mask over `ids`; removed ones are left
-            out. None: all. Words count as rare or frequent by all tools.
+            out. None: all. How rare a word is depends on all available tools.
 
         Raises:
           ValueError: if the width of the query differs, k is below the learner's slate, prior
@@ -247,15 +246,16 @@ class Index(LiveCatalogue):
         expire: float | None = None,
         fsync: bool = False,
     ) -> Self:
-        """Read an index that `save` wrote, and do again what its log has after that.
+        """Read an index that `save` wrote, and replay its log from there on.
 
         Args:
           folder: folder that `save` wrote.
           learner: learner of the index, required unless a preset made it.
           encoder: encoder to use, required if the index was made with a callable; None: the encoder
             that the index names.
-          log: log to write: that of the index, wherever it is now, or a new one, which continues
-            from the save alone; None: the index's log, or a new one if it is missing.
+          log: log to write: the index's log, at its current path, or a new one, which continues
+            from the save alone; None: the index's log, or, with a warning, a new one if it is
+            missing.
           open_tickets: number of tickets without feedback beyond which the oldest expires; None: as
             before.
           expire: seconds after which a ticket expires; None: as before.
@@ -278,10 +278,11 @@ class Index(LiveCatalogue):
             index._sets.keep(some)
         if log is not None or stored.log is not None:
             index._continue(index._writer(log or stored.log, fsync, stored.end), stored.end)
-        if log is None and stored.end is not None and index.log is not None and not index.log.lines:
+        begun = index.log is not None and index.log.lines == 0
+        if begun and log is None and stored.end is not None:
             warnings.warn(
-                f"the log {stored.log} is missing, and answers after the save with it: a new one is "
-                "begun; give log= where it is now",
+                f"the log {stored.log} is missing, and answers after the save with it: a new one "
+                "is begun; give log= where it is now",
                 stacklevel=2,
             )
         before = index._open.most, index._open.age
@@ -291,7 +292,7 @@ class Index(LiveCatalogue):
         )
         index._open.limit(*limits)
         index._open.expire(_now())
-        if index.log is not None and (limits != before or index.log.lines == 0):
+        if index.log is not None and (begun or limits != before):
             index.log.append([journal.begins(index)])
         return index
 
@@ -305,7 +306,7 @@ class Index(LiveCatalogue):
 
     @property
     def tickets(self) -> dict[int, Open]:
-        """Tickets without feedback, by number."""
+        """Tickets that had no feedback on any of their tools, by number."""
         with self._lock:
             return dict(self._open.waiting)
 
@@ -330,7 +331,7 @@ class Index(LiveCatalogue):
         return LogWriter(log, {"learner": self.learner.name}, fsync=fsync, since=since)
 
     def _continue(self, writer: LogWriter, end: End | None) -> None:
-        """Do again what a log has after the save; a log that has nothing yet is begun."""
+        """Replay a log from the save on; a log that has nothing yet is begun."""
         if writer.later is not None:
             journal.replay(self, writer.later)
         elif writer.lines:
@@ -476,7 +477,7 @@ class Index(LiveCatalogue):
         if not self._available[ticket.rows[position]]:
             self._state = state._replace(t=state.t + 1)
             return
-        # The update overwrites the state; with an allowed set its mask, and not the state's own.
+        # With an allowed set the update consumes that mask, not the state's own.
         own = None if ticket.allowed is None else state.available
         new = self._update(*self._lesson(ticket, position, reward))
         self._state = new if own is None else new._replace(available=own)
