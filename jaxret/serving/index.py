@@ -10,8 +10,8 @@
     Index(greedy(), task, log="log.jsonl")                       logs searches, feedback, changes
 
 The learner's policy chooses the first tool of a ticket (or as many as it shows); the rest follow by
-score. Each tool of a ticket is answered once, until the ticket expires: the update is applied to the state
-at that time. The catalogue may grow, and the rows of removed tools are kept.
+score. Each tool of a ticket is answered once, until the ticket expires: the update is applied to
+the state at that time. The catalogue may grow, and the rows of removed tools are kept.
 
 **Threads.** Any number of threads may use an index; their calls are run one after the other, except
 that texts are encoded outside of the lock. Only one process at a time may write a log or a folder.
