@@ -386,7 +386,7 @@ class LogWriter:
                     raise OSError(f"{self.path}: no room for another line")
                 if self._fsync:
                     os.fsync(file.fileno())
-            except OSError:
+            except BaseException:
                 os.truncate(self.path, size)  # so that the next line follows a whole one
                 raise
             self.end = End(size + len(whole), crc, count + len(lines))

@@ -78,7 +78,7 @@ class AgentIndex:
             self.index = Index.load(self.folder, learner, given, log=self.folder / "log.jsonl")
 
     def find(self, tools: Mapping[str, Any], query: str, k: int) -> Ticket:
-        """Search some tools, of which new and changed ones enter the index first.
+        """Search the given tools; new and changed ones are first added to the index.
 
         Args:
           tools: tools that may be shown, by name; at least one.

@@ -158,7 +158,7 @@ class LearnedSearch(BaseSearchTransform):
         return self
 
     def find(self, tools: Sequence[Tool], query: str) -> Ticket:
-        """Search some tools of the server, of which new and changed ones enter the index first.
+        """Search the given tools of the server; new and changed ones are first added to the index.
 
         Args:
           tools: tools that may be shown, at least one.

@@ -326,11 +326,11 @@ def _objective(
 
 
 def in_parts(embed: Embed, parts: int) -> Embed:
-    """Encode the texts of a batch in parts, each again in the backward pass.
+    """Encode a batch in parts, and recompute each part's activations in the backward pass.
 
     Only the activations of one part are kept at a time, and all texts of the batch are still
-    compared with each other, which they are not if `TrainingConfig.accumulate` cuts the batch. The
-    gradient is that of the whole (Gao et al. 2021, without dropout).
+    compared with each other, which they are not if `TrainingConfig.accumulate` cuts the batch.
+    Without dropout the gradient equals that of the whole batch (Gao et al. 2021).
 
     Args:
       embed: maps tokens to vectors.

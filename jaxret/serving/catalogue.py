@@ -28,6 +28,7 @@ from jaxret.encoders.lexical import Lexicon
 from jaxret.environments.interventions import How
 from jaxret.learners.learner import Learner, change_rows, without_past
 from jaxret.learners.mixture import mixture
+from jaxret.runtime import interrupts
 from jaxret.runtime.validate import require, require_different
 from jaxret.task import Task, encoded
 from jaxret.tools import describe, read
@@ -229,8 +230,9 @@ class LiveCatalogue:
             self._apply({"redescribe": list(ids), "vectors": rows, "texts": texts, "how": how})
 
     def _apply(self, line: Mapping[str, Any]) -> None:
-        self._record(line)
-        self._change(line)
+        with interrupts.held():
+            self._record(line)
+            self._change(line)
 
     def _change(self, line: Mapping[str, Any]) -> None:
         """Make a change of the catalogue, now or again from the journal.
@@ -259,9 +261,10 @@ class LiveCatalogue:
     ) -> list[int]:
         """Add tools; those that come back with their description keep their rows."""
         known = set(self._row_of)
-        self.names += [one for one in ids if one not in known]
-        self.texts += [""] * (len(self.names) - len(self.texts))
-        self._grow(len(self.names))
+        new = [one for one in ids if one not in known]
+        self._grow(len(self.names) + len(new))
+        self.names += new
+        self.texts += [""] * len(new)
         rows = [self._row_of[one] for one in ids]
         kept = np.array([not reset and one in known for one in ids])
         kept &= self._as_before(rows, vectors, texts)

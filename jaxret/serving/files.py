@@ -209,6 +209,11 @@ def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Lear
     if given is not None:
         if given.name != name:
             raise ValueError(f"{folder} holds a state of {name!r}, not of {given.name!r}")
+        own, stored = given.facts.origin, named["origin"]
+        if own is not None and stored is not None and list(own) != list(stored):
+            raise ValueError(
+                f"{folder} holds a state of {name!r} with the settings {stored[1]}, not {own[1]}"
+            )
         return given
     try:
         return restore(name, named["origin"])

@@ -9,17 +9,17 @@
     index.save(folder); index = Index.load(folder)
     Index(greedy(), task, log="log.jsonl")                       logs searches, feedback, changes
 
-The first position of a ticket is chosen by the learner's policy, the rest are the best by score.
-Each tool of a ticket is answered once, until the ticket expires: the update is applied to the state
-at that time. The catalogue may grow, and the rows of removed tools are kept.
+The learner's policy chooses the first tool of a ticket (or as many as it shows); the rest follow by
+score. Each tool of a ticket is answered once, until the ticket expires: the update is applied to
+the state at that time. The catalogue may grow, and the rows of removed tools are kept.
 
-**Threads.** Any number of threads may use an index; their calls happen in some order, one after the
-other, except that texts are encoded outside of the lock. Of all processes one writes a log or a
-folder.
+**Threads.** Any number of threads may use an index; their calls are run one after the other, except
+that texts are encoded outside of the lock. Only one process at a time may write a log or a folder.
 
 **Crashes.** With a log nothing that was acknowledged is lost: a line is written before a call
-returns, and `Index.load` does again what the log has after the last save. Save once at the start,
-and again after a `load` that begins a new log: until then only the old one can be done again.
+returns, and `Index.load` replays the log from the last save on. Call `save` after creating an
+index, and after loading one with a new log, which can be replayed only from a later save. Ctrl-C
+waits until an answer is complete.
 
 Letters: I items, d width, k items shown, n queries.
 """
@@ -27,13 +27,14 @@ Letters: I items, d width, k items shown, n queries.
 import math
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
 from uuid import uuid4
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
@@ -43,6 +44,7 @@ from jaxret.encoders import Encoder
 from jaxret.learners.confidence import require_calibrated
 from jaxret.learners.learner import Learner, vector_of
 from jaxret.logs import End, LogWriter
+from jaxret.runtime import interrupts
 from jaxret.runtime.owners import own
 from jaxret.runtime.validate import require
 from jaxret.serving import files, journal, program
@@ -127,11 +129,10 @@ class Index(LiveCatalogue):
           prior: score of each tool id, for a learner that reads prior scores; tools left out have
             0. None: the match of the words of a text. For a list a mapping each.
           at_least: smallest confidence in [0, 1] with which tools are returned; below it the ticket
-            is empty and closed. None: as the learner decides (`jaxret.abstaining`). A log that is
-            to value other rules is written without it: tools that were drawn and withheld are
-            missing from it.
+            is empty and closed. None: as the learner decides (`jaxret.abstaining`). Do not use it
+            if the log is to value other rules, since withheld tools are not logged.
           allowed: ids of the tools that may be shown, or a mask over `ids`; removed ones are left
-            out. None: all. Words count as rare or frequent by all tools.
+            out. None: all. How rare a word is depends on all available tools.
 
         Raises:
           ValueError: if the width of the query differs, k is below the learner's slate, prior
@@ -190,11 +191,12 @@ class Index(LiveCatalogue):
             position = self._position(number, found, item)
             used, propensity = self.names[found.rows[position]], found.propensities[position]
             self._require_learnable(found, position, reward)
-            if self.log is not None:
-                line = logs.answered(number, used, propensity, reward)
-                self.log.append([line | {"time": now}])
-            self._learn(found, position, reward)
-            self._open.answer(number, position)
+            with interrupts.held():
+                if self.log is not None:
+                    line = logs.answered(number, used, propensity, reward)
+                    self.log.append([line | {"time": now}])
+                self._open.answer(number, position)
+                self._learn(found, position, reward)
 
     def save(self, folder: str | Path) -> None:
         """Save the index and its open tickets, for `Index.load`.
@@ -244,15 +246,16 @@ class Index(LiveCatalogue):
         expire: float | None = None,
         fsync: bool = False,
     ) -> Self:
-        """Read an index that `save` wrote, and do again what its log has after that.
+        """Read an index that `save` wrote, and replay its log from there on.
 
         Args:
           folder: folder that `save` wrote.
           learner: learner of the index, required unless a preset made it.
           encoder: encoder to use, required if the index was made with a callable; None: the encoder
             that the index names.
-          log: log to write: that of the index, wherever it is now, or a new one, which continues
-            from the save alone; None: the index's log, or a new one if it is missing.
+          log: log to write: the index's log, at its current path, or a new one, which continues
+            from the save alone; None: the index's log, or, with a warning, a new one if it is
+            missing.
           open_tickets: number of tickets without feedback beyond which the oldest expires; None: as
             before.
           expire: seconds after which a ticket expires; None: as before.
@@ -275,6 +278,13 @@ class Index(LiveCatalogue):
             index._sets.keep(some)
         if log is not None or stored.log is not None:
             index._continue(index._writer(log or stored.log, fsync, stored.end), stored.end)
+        begun = index.log is not None and index.log.lines == 0
+        if begun and log is None and stored.end is not None:
+            warnings.warn(
+                f"the log {stored.log} is missing, and answers after the save with it: a new one "
+                "is begun; give log= where it is now",
+                stacklevel=2,
+            )
         before = index._open.most, index._open.age
         limits = (
             before[0] if open_tickets is None else open_tickets,
@@ -282,7 +292,7 @@ class Index(LiveCatalogue):
         )
         index._open.limit(*limits)
         index._open.expire(_now())
-        if index.log is not None and (limits != before or index.log.lines == 0):
+        if index.log is not None and (begun or limits != before):
             index.log.append([journal.begins(index)])
         return index
 
@@ -296,7 +306,7 @@ class Index(LiveCatalogue):
 
     @property
     def tickets(self) -> dict[int, Open]:
-        """Tickets without feedback, by number."""
+        """Tickets that had no feedback on any of their tools, by number."""
         with self._lock:
             return dict(self._open.waiting)
 
@@ -315,13 +325,13 @@ class Index(LiveCatalogue):
         self._sets, self._key = Sets(), jax.random.key(self.seed)
         learner: Any = self.learner
         self._search, self._searches = program.search_of(learner), program.searches_of(learner)
-        self._update, self._traced = program.update_of(learner), False
+        self._update, self._tried = program.update_of(learner), (0, 0)
 
     def _writer(self, log: Any, fsync: bool, since: End | None = None) -> LogWriter:
         return LogWriter(log, {"learner": self.learner.name}, fsync=fsync, since=since)
 
     def _continue(self, writer: LogWriter, end: End | None) -> None:
-        """Do again what a log has after the save; a log that has nothing yet is begun."""
+        """Replay a log from the save on; a log that has nothing yet is begun."""
         if writer.later is not None:
             journal.replay(self, writer.later)
         elif writer.lines:
@@ -415,15 +425,16 @@ class Index(LiveCatalogue):
         sets = []
         if some is not None:
             sets = [] if some in self._sets else [journal.named_set(some, self.names)]
-        if self.log is not None:
-            self.log.append([*sets, *(line for _, _, line in found)])
-        some = None if some is None else self._sets.keep(some)
-        for ticket, kept, _ in found:
-            self.next_ticket = ticket.number + 1
-            if kept is None:
-                self._open.withhold(ticket.number)
-            else:
-                self._open.add(ticket.number, kept._replace(allowed=some))
+        with interrupts.held():
+            if self.log is not None:
+                self.log.append([*sets, *(line for _, _, line in found)])
+            some = None if some is None else self._sets.keep(some)
+            for ticket, kept, _ in found:
+                self.next_ticket = ticket.number + 1
+                if kept is None:
+                    self._open.withhold(ticket.number)
+                else:
+                    self._open.add(ticket.number, kept._replace(allowed=some))
 
     def _position(self, number: int, ticket: Open, item: str | None) -> int:
         """Return the position of an item on a ticket, which was not answered before."""
@@ -439,20 +450,26 @@ class Index(LiveCatalogue):
         return position
 
     def _require_learnable(self, ticket: Open, position: int, reward: float) -> None:
-        """Raise what learning would raise, or ValueError if it needs an unknown probability."""
-        if not self._available[ticket.rows[position]]:
-            return  # nothing is learnt
-        update = partial(program.update, self.learner)
-        if math.isnan(ticket.propensities[position]):
-            if _has_nan(jax.jit(update)(*self._lesson(ticket, position, reward))):
-                raise ValueError(
-                    f"{self.learner.name!r} needs the probability of "
-                    f"{self.names[ticket.rows[position]]!r}, which it does not know: give feedback "
-                    "on its own choice, the first of the ticket"
-                )
-        elif not self._traced:
-            jax.eval_shape(update, *self._lesson(ticket, position, reward))
-        self._traced = True
+        """Raise what learning would raise, or ValueError if it needs an unknown probability.
+
+        The update is tried on a copy if the probability is unknown, and once for each size of the
+        state, which also compiles it: a line of the log tells only of what was learnt.
+        """
+        unknown = math.isnan(ticket.propensities[position])
+        there = self._available[ticket.rows[position]]
+        if not there or not (unknown or self._tried != self.starts.shape):
+            return
+        shown, *rest = self._lesson(ticket, position, reward)
+        new = jax.block_until_ready(self._update(jax.tree.map(jnp.array, shown), *rest))
+        number = np.uint32(0)  # only the scores of this search are read
+        asked = (self._available, ticket.query, self._key, number)
+        if unknown and np.isnan(self._search(new, *asked)[1]).any():
+            raise ValueError(
+                f"{self.learner.name!r} needs the probability of "
+                f"{self.names[ticket.rows[position]]!r}, which it does not know: give feedback "
+                "on its own choice, the first of the ticket"
+            )
+        self._tried = self.starts.shape
 
     def _learn(self, ticket: Open, position: int, reward: float) -> None:
         """Learn from the feedback on a tool; that on a removed tool is counted alone."""
@@ -460,10 +477,11 @@ class Index(LiveCatalogue):
         if not self._available[ticket.rows[position]]:
             self._state = state._replace(t=state.t + 1)
             return
-        # The update overwrites the state, and the mask of an allowed set in place of its own.
+        # With an allowed set the update consumes that mask, not the state's own.
         own = None if ticket.allowed is None else state.available
-        new = jax.block_until_ready(self._update(*self._lesson(ticket, position, reward)))
+        new = self._update(*self._lesson(ticket, position, reward))
         self._state = new if own is None else new._replace(available=own)
+        jax.block_until_ready(new)
 
     def _lesson(
         self, ticket: Open, position: int, reward: float
@@ -491,7 +509,3 @@ def _are_several(query: Any) -> bool:
     if isinstance(query, list | tuple) and any(isinstance(one, str) for one in query):
         return True
     return np.ndim(query) == 2 or (isinstance(query, list | tuple) and not len(query))
-
-
-def _has_nan(tree: Any) -> bool:
-    return any(np.isnan(np.asarray(leaf, np.float64)).any() for leaf in jax.tree.leaves(tree))

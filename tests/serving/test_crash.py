@@ -161,6 +161,9 @@ def test_a_log_that_moved_is_found_and_one_of_another_index_refused(task, tmp_pa
         jr.Index.load(tmp_path / "index", log=tmp_path / "moved.jsonl")
     alone = jr.Index.load(tmp_path / "index", log=tmp_path / "new.jsonl")
     assert int(alone.state.t) == 6
+    alone.close()
+    with pytest.warns(UserWarning, match=r"log\.jsonl is missing, and answers after the save"):
+        assert int(jr.Index.load(tmp_path / "index").state.t) == 6
 
 
 def test_a_full_disk_leaves_a_whole_log_and_an_unchanged_index(task, tmp_path, monkeypatch):

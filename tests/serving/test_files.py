@@ -46,6 +46,15 @@ def test_a_custom_learner_must_be_given_to_load(task, tmp_path):
         jr.Index.load(tmp_path, learner=other)
 
 
+def test_a_given_preset_must_have_the_settings_of_the_index(task, tmp_path):
+    index = jr.Index(jr.greedy(eta=0.5), task)
+    index.save(tmp_path)
+    index.close()
+    with pytest.raises(ValueError, match=r"'greedy' with the settings .*0\.5"):
+        jr.Index.load(tmp_path, jr.greedy())
+    assert jr.Index.load(tmp_path, jr.greedy(eta=0.5)).learner is index.learner
+
+
 def test_a_callable_encoder_must_be_given_again_and_is_held_to_the_width(task, tmp_path):
     def ones(texts):
         return np.eye(8)[[len(text) for text in texts]]

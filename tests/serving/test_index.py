@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 from dataclasses import replace
 
 import jax
@@ -100,6 +101,84 @@ def test_what_cannot_be_learnt_is_not_logged(task, tmp_path):
     lines = (tmp_path / "log.jsonl").read_text().splitlines()
     assert not any("item" in json.loads(line) for line in lines)
     assert list(index.tickets) == [0]
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_ctrl_c_waits_until_the_answer_is_complete(task, tmp_path, monkeypatch, logged):
+    """Between the line and the update an interrupt would lose the one or the other."""
+    index = jr.Index(jr.greedy(), task, log=tmp_path / "log.jsonl" if logged else None)
+    index.save(tmp_path / "index")
+    update = index._update
+
+    def interrupted(*lesson):
+        signal.raise_signal(signal.SIGINT)
+        new = update(*lesson)
+        signal.raise_signal(signal.SIGINT)
+        return new
+
+    ticket = index.search(task.queries[0], k=2)
+    index.feedback(ticket, worked=True)
+    monkeypatch.setattr(index, "_update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        index.feedback(ticket, worked=False, item=ticket.ids[1])
+    monkeypatch.undo()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert int(index.state.t) == 2
+    with pytest.raises(ValueError, match="answered before"):
+        index.feedback(ticket, worked=False, item=ticket.ids[1])
+    index.feedback(index.search(task.queries[1]), worked=True)
+    if logged:
+        index.close()
+        same(leaves(jr.Index.load(tmp_path / "index")), leaves(index))
+
+
+def test_an_unknown_probability_may_be_kept_where_it_is_not_used(task):
+    """Replay buffers store it, and only some estimators read it."""
+    index = jr.Index(jr.abstaining(jr.with_confidence(jr.greedy_replayed()), at_least=0.0), task)
+    ticket = index.search(task.queries[0], k=3)
+    assert math.isnan(ticket.propensities[2])
+    for worked, item in enumerate(ticket.ids[:0:-1]):
+        index.feedback(ticket, worked, item)
+    assert int(index.state.t) == 2
+    assert np.isfinite(index.state.theta).all()
+    index = jr.Index(jr.abstaining(jr.with_confidence(jr.orag(**SETTINGS)), at_least=0.0), task)
+    ticket = index.search(task.queries[0], k=3)
+    before = leaves(index)
+    with pytest.raises(ValueError, match="needs the probability of"):
+        index.feedback(ticket, True, ticket.ids[2])
+    same(leaves(index), before)
+
+
+def test_a_rule_that_fails_for_more_tools_is_not_logged_either(task, tmp_path):
+    plain = jr.greedy()
+
+    def update(state, query, choice, feedback):
+        if len(state.theta) > 12:
+            raise TypeError("a mistake in a rule")
+        return plain.update(state, query, choice, feedback)
+
+    index = jr.Index(plain._replace(update=update), task, log=tmp_path / "log.jsonl")
+    index.feedback(index.search(task.queries[0]), worked=True)
+    index.add(["another"], [task.theta[0]])
+    with pytest.raises(TypeError, match="a mistake in a rule"):
+        index.feedback(index.search(task.queries[0]), worked=True)
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert sum("item" in json.loads(line) for line in lines) == 1
+
+
+def test_tools_that_cannot_be_added_leave_the_catalogue_as_it_was(task, monkeypatch):
+    index = jr.Index(jr.greedy(), task)
+
+    def failing(needed):
+        raise MemoryError
+
+    monkeypatch.setattr(index, "_grow", failing)
+    with pytest.raises(MemoryError):
+        index.add(["another"], [task.theta[0]])
+    monkeypatch.undo()
+    assert len(index.names) == len(index.texts) == 12
+    index.add(["another"], [task.theta[0]])
+    assert index.search(task.theta[0], allowed=["another"]).ids == ["another"]
 
 
 def test_a_tool_that_works_comes_first(task):
