@@ -115,11 +115,7 @@ class AgentIndex:
         """
         with _failing_no_call(name):
             worked = outcome(result)
-            if inspect.isawaitable(worked):
-                if inspect.iscoroutine(worked):
-                    worked.close()
-                raise TypeError("outcome= is asynchronous, and the call is not")
-            self._answer(ticket, name, worked)
+            self._answer(ticket, name, _present(worked))
 
     async def awatch(self, outcome: Outcome, ticket: str, name: str, result: Any) -> None:
         """Learn from the result of a call, as `watch` does, with an outcome that may be awaited.
@@ -174,6 +170,14 @@ class AgentIndex:
         if self.folder is not None:
             index.save(self.folder)
         return index
+
+
+def _present(worked: Any) -> float | None:
+    if inspect.isawaitable(worked):
+        if inspect.iscoroutine(worked):
+            worked.close()
+        raise TypeError("outcome= is asynchronous, and the call is not")
+    return worked
 
 
 @contextmanager

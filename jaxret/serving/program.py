@@ -5,7 +5,7 @@ Letters: I rows of the state, k items shown, n queries.
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from jaxret.learners.confidence import confidence, is_calibrated
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import position_probabilities
 from jaxret.simulation.trace import of_item
-from jaxret.types import Choice, Feedback, State
+from jaxret.types import Feedback, State
 
 SIZES = (8, 64)  # queries of one call of the program of many
 
@@ -53,21 +53,20 @@ def _search(learner: Learner) -> Callable[..., Any]:
     return search
 
 
-def update(learner: Learner, state: State, query: Any, choice: Choice, reward: Any) -> State:
-    """Return the state after observed feedback."""
-    return learner.update(state, query, choice, Feedback(reward, observed=True))
-
-
 @lru_cache(maxsize=32)
 def update_of(learner: Learner) -> Callable[..., State]:
-    """Compile the update, which overwrites the arrays of the state.
+    """Compile the update by observed feedback, which overwrites the arrays of the state.
 
     New arrays of this size would take longer to allocate than to compute.
 
     Returns:
       (state, query, choice, reward) -> the new state; the old one is deleted.
     """
-    return jax.jit(partial(update, learner), donate_argnums=0)
+
+    def update(state, query, choice, reward):
+        return learner.update(state, query, choice, Feedback(reward, observed=True))
+
+    return jax.jit(update, donate_argnums=0)
 
 
 def padded(queries: list[Any], size: int) -> Any:
