@@ -23,7 +23,7 @@ Errors of tools that no middleware catches end the run, and are learnt as well. 
 what its request may see; the other tools stay in the index. One process uses a folder; the first
 search of a process compiles and takes seconds.
 
-Needs ``jaxret[langchain]`` (LangChain 1.2.9 or later).
+Needs ``jaxret[langchain]`` (LangChain 1.2.11 or later).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ try:
     from langgraph.types import Command
 except ImportError as error:
     raise ImportError(
-        "jaxret.integrations.langchain needs LangChain 1.2.9: pip install 'jaxret[langchain]'"
+        "jaxret.integrations.langchain needs LangChain 1.2.11: pip install 'jaxret[langchain]'"
     ) from error
 
 from pydantic import Field

@@ -10,9 +10,10 @@ import pytest
 
 import jaxret as jr
 
-pytest.importorskip("langchain", minversion="1.2.9", reason="LangChain: install jaxret[langchain]")
+pytest.importorskip("langchain", minversion="1.2.11", reason="install jaxret[langchain]")
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import wrap_model_call
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -276,6 +277,21 @@ def test_new_and_changed_tools_enter_the_index():
     assert "Pay a bill." in learned.index.texts[0]
 
 
+def test_a_tool_that_is_hidden_takes_no_place_and_stays_in_the_index():
+    @wrap_model_call
+    def hides(request, handler):
+        return handler(request.override(tools=[x for x in request.tools if x.name != "pays"]))
+
+    learned = LearnedTools(learner=jr.greedy(), encoder=encoder, k=1)
+    shown = []
+    for others in ([], [hides]):
+        model = Scripted(replies=[AIMessage("so")])
+        run(create_agent(model, [pays, says_so], middleware=[*others, learned]), "pay an amount")
+        shown += model.shown
+    assert shown == [["pays"], ["says_so"]]
+    assert "pays" in learned.index.ids
+
+
 def test_a_tool_that_fails_is_found_less_than_one_that_works():
     tools = [
         tool("first", says_so.func, description="Send money."),
@@ -323,6 +339,7 @@ def message(text, status):
         ([message("done", "success"), message("no such account", "error")], 0),
         (RuntimeError("no such account"), 0),
         (ConnectionError(), None),
+        (type("Slow", (TimeoutError,), {})("later"), None),
     ],
 )
 def test_what_each_outcome_says(result, reward):
