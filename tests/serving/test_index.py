@@ -103,6 +103,15 @@ def test_what_cannot_be_learnt_is_not_logged(task, tmp_path):
     assert list(index.tickets) == [0]
 
 
+@pytest.fixture
+def ctrl_c():
+    """Handle Ctrl-C as in a terminal; background jobs ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("logged", [False, True])
 def test_ctrl_c_waits_until_the_answer_is_complete(task, tmp_path, monkeypatch, logged):
     """Between the line and the update an interrupt would lose the one or the other."""
