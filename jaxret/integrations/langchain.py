@@ -107,7 +107,7 @@ def no_error(result: Called | Exception) -> float | None:
 
 
 def only_errors(result: Called | Exception) -> float | None:
-    """Return 0 if the tool failed and else None: that it worked, somebody must say.
+    """Return 0 if the tool failed and else None: that it worked, the model or the user must say.
 
     Args:
       result: the `ToolMessage` or `Command` that the tool returned, or the exception that it
@@ -171,7 +171,7 @@ class LearnedTools(AgentMiddleware[LearnedState, Any, Any]):
         return self.searched.index
 
     def learn(self, ticket: str, name: str, worked: float) -> None:
-        """Answer a tool of a ticket, as somebody judges it.
+        """Answer a tool of a ticket, as the user judged it.
 
         Args:
           ticket: key of the ticket: ``state["learned_tools"]["ticket"]`` of the agent's answer.

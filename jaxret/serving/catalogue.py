@@ -220,14 +220,13 @@ class LiveCatalogue:
           ValueError: if a tool is not available or occurs twice, or ``how`` is unknown.
         """
         require("how", how, "keep, reset or carry", lambda x: x in ("keep", "reset", "carry"))
-        rows, texts = (
-            self._encode(descriptions, "document", len(_listed(ids)), names=_listed(ids)),
-            _texts(descriptions),
-        )
-        require_different("ids", _listed(ids))
+        ids = _listed(ids)
+        rows = self._encode(descriptions, "document", len(ids), names=ids)
+        texts = _texts(descriptions)
+        require_different("ids", ids)
         with self._lock:
             self._rows(ids)
-            self._apply({"redescribe": list(ids), "vectors": rows, "texts": texts, "how": how})
+            self._apply({"redescribe": ids, "vectors": rows, "texts": texts, "how": how})
 
     def _apply(self, line: Mapping[str, Any]) -> None:
         with interrupts.held():

@@ -40,7 +40,7 @@ def searches_of(learner: Learner) -> Callable[..., Any]:
 
 
 def _search(learner: Learner) -> Callable[..., Any]:
-    @jax.default_matmul_precision("highest")  # that of `scores`, so that both rank alike
+    @jax.default_matmul_precision("highest")  # that of `scores`, so that both give one order
     def search(state, available, query, key, number):
         state = state._replace(available=available)
         slate = learner.act(state, query, jax.random.fold_in(key, number))
