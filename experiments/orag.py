@@ -9,20 +9,13 @@ Each learner of the config is measured in three protocols:
     online    success of the item shown, before the round's update; regret
     final     ranking of the streamed queries by the final embeddings
     heldout   ranking of queries that were never streamed, after a stream of the training part, and
-              its gain in nDCG over the documents'; if some are near-duplicates of streamed queries,
-              also separately for these (heldout_near) and the others (heldout_new)
+              its gain in nDCG over the documents'; also apart for near-duplicates of streamed
+              queries (heldout_near) and for the others (heldout_new), where there are both
 
 Each seed splits the queries, by question, into validation, held-out and training parts, has its own
 order and draws, and chooses tau and eta on its validation part: for `heldout` by nDCG after a
 stream without that part; for `online` and `final` by nDCG and success in a stream with it. ± covers
-split, choice, order and draws. ``choosing=validation`` streams only the validation part for the
-second choice, so that it uses no reward of a reported query. ``exposures=1 choose_exposures=5`` is
-the paper's Table 2: settings tuned for several exposures, a stream with one. The final embeddings
-of the first seed of each learner are saved in ``embeddings/LEARNER``.
-
-2 cores: DeskBank 55 s in a fresh clone, encoding included. Expect there (five exposures, 5 seeds):
-final nDCG@10 0.379 for frozen, 0.466 for orag, 0.598 for greedy, 1.000 for full_information;
-held-out gains of 0.039, 0.068 and 0.191.
+split, choice, order and draws. `configs/orag.yaml` explains the settings.
 """
 
 from functools import partial
