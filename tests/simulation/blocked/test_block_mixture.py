@@ -61,7 +61,12 @@ def same(got, expected, tolerance=0.0):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", RULES)
+SLOW = {"rows alone, of slates", "all frozen"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=pytest.mark.slow if x in SLOW else ()) for x in RULES]
+)
 def test_blocks_are_the_scan(problem, name):
     """Compare items, Theta and map of every expert, weights, calibration and losses."""
     with jax.enable_x64(True):

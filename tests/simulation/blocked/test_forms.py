@@ -75,6 +75,14 @@ CASES = {  # learner, environment, block
 }
 
 
+# Their parts are also in another case: "all of it", "two blocks" or "free rows".
+SLOW = {"by row", "by row, mapped", "replayed", "linear", "centred", "low rank"}
+
+
+def marked(name):
+    return pytest.param("blocked", name, marks=pytest.mark.slow if name in SLOW else ())
+
+
 @pytest.fixture
 def world(problem):
     """Return a catalogue and a stream in float64, in which the test runs."""
@@ -105,9 +113,7 @@ def part_of(stream, start, end):
     return stream._replace(order=order)
 
 
-@pytest.mark.parametrize(
-    ("form", "name"), [*(("blocked", name) for name in CASES), ("mesh", "adamw")]
-)
+@pytest.mark.parametrize(("form", "name"), [*map(marked, CASES), ("mesh", "adamw")])
 def test_a_form_is_the_scan(world, form, name):
     catalogue, stream = world
     start = start_of(name, catalogue)
