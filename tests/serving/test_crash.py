@@ -37,7 +37,7 @@ def killed(living, after):
     return [line.split() for line in lines if line.endswith("\n")]  # the last may be cut
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_life_with_kills_is_the_life_without(tmp_path, kills):
     rng, answers, numbers = np.random.default_rng(0), 0, []
     for _ in range(kills):

@@ -20,7 +20,7 @@ def together(work, threads=16):
         return list(pool.map(work, range(threads)))
 
 
-@pytest.mark.parametrize("logged", [False, True])
+@pytest.mark.parametrize("logged", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_sixteen_threads_answer_ten_thousand_tickets(tmp_path, logged):
     task = make_task(queries=200)
     log = tmp_path / "log.jsonl" if logged else None
