@@ -82,7 +82,7 @@ def page(papers: Mapping[str, Any], numbers: Numbers) -> str:
             )
             for row, word in zip(paper["rows"], verdicts, strict=True)
         ]
-        parts += [f"## {paper['title']}", f"{len(verdicts)} rows: {summary}."]
+        parts += [f"## {paper['title']}\n{len(verdicts)} rows: {summary}."]
         parts.append(markdown(HEAD, lines))
     return "\n\n".join(parts) + "\n"
 
