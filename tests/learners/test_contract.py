@@ -30,7 +30,6 @@ SLOW = [
     jr.orag(**STEPS, k=3, projection=projections.ball()),
     jr.chosen_only(**STEPS, **FREE),
     jr.greedy(**STEPS, **FREE, estimator=estimators.debiased(noise_rate=0.1)),
-    jr.banditron(**STEPS, epsilon=0.2),
     jr.full_information(**STEPS, projection=projections.ball()),
     jr.frozen(),
     *(jr.guarded(one, budget=20) for one in (GREEDY, jr.mapped_replayed(), TEACHER, MIXTURE)),

@@ -21,15 +21,8 @@ ON_THE_SPHERE = presets.orag(tau=0.2, eta=0.002)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("inner", [INNER, ON_THE_SPHERE], ids=lambda rule: rule.name)
-def test_replaying_learners_satisfy_the_contract(inner):
-    check_learner(with_experience_replay(inner, per_round=2, capacity=9))
-
-
-@pytest.mark.slow
-def test_a_replaying_learner_with_a_query_map_satisfies_the_contract():
-    inner = with_query_map(INNER, rate=0.5)
-    check_learner(with_experience_replay(inner, per_round=2, capacity=100))
+def test_a_replaying_learner_satisfies_the_contract():
+    check_learner(with_experience_replay(ON_THE_SPHERE, per_round=2, capacity=9))
 
 
 THETA = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)

@@ -1,12 +1,21 @@
-"""Small logs, and the states of a learner that learns from these logs in float64."""
+"""Twins among the bandits, small logs, and the states of a learner that learns from them."""
 
 from typing import NamedTuple
 
 import jax
 import numpy as np
+import pytest
 
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback, State
+
+# Bandits that share most of their code with another one: banditron, neural_linear, linucb, fastcb.
+TWINS = {"gaptron", "linucb_shared", "lints", "ridge_epsilon_greedy", "squarecb"}
+
+
+def slowly(names, slow):
+    """Mark some of the names of a parametrised test as slow."""
+    return [pytest.param(x, marks=pytest.mark.slow) if x in slow else x for x in names]
 
 
 class Rounds(NamedTuple):

@@ -15,7 +15,7 @@ from jaxret.learners.registry import factories
 from jaxret.rules import offsets
 from jaxret.testing import quick_jit
 from jaxret.types import Prior, Query
-from tests.learners.bandits.rounds import compute, make_rounds, taught
+from tests.learners.bandits.rounds import TWINS, compute, make_rounds, slowly, taught
 from tests.problems import make_hub
 
 NAMES = bandits.__all__
@@ -86,7 +86,7 @@ def static(hub, changing):
     return run
 
 
-@pytest.mark.parametrize("name", AT_REST)
+@pytest.mark.parametrize("name", slowly(AT_REST, TWINS - {"lints"}))
 def test_without_learning_it_shows_and_counts_what_static_hybrid_retrieval_does(
     hub, changing, static, name
 ):
