@@ -37,7 +37,6 @@ SLOW = [
     jr.with_query_map(GREEDY, query_maps.linear(rate=0.5)),
     jr.with_query_map(GREEDY, query_maps.low_rank(rate=0.5, rank=3)),
     jr.with_query_map(GREEDY, query_maps.mean_centred(rate=0.5)),
-    jr.with_preconditioner(jr.with_query_map(GREEDY, rate=1.0), preconditioners.by_row()),
     jr.with_query_map(jr.full_information(**STEPS, **FREE), rate=0.5),
     jr.with_query_map(GREEDY, query_maps.linear(rate=0.5), map_every=5),
     jr.with_query_map(ORAG, query_maps.mean_centred(rate=0.5, share=0.8, count=20.0), map_every=16),

@@ -1,7 +1,6 @@
 """Tests that every bandit must pass: contract, start, settings, index and a small problem."""
 
 import inspect
-import itertools
 import re
 from functools import cache
 
@@ -58,19 +57,22 @@ def learner(name, **settings):
     return factories()[name](**settings)
 
 
-def is_quick(name, start):
-    return start == ("document" if name in TWINS else "hybrid")
+@pytest.mark.parametrize("name", slowly(NAMES, TWINS))
+def test_every_bandit_satisfies_the_contract(name):
+    """The start 'hybrid' has the code of the others, and offsets."""
+    check_learner(learner(name, start="hybrid"))
 
 
-@pytest.mark.parametrize(
-    ("name", "start"),
-    [
-        pytest.param(*case, marks=[] if is_quick(*case) else pytest.mark.slow)
-        for case in itertools.product(NAMES, ["document", "hybrid", "zero"])
-    ],
-)
-def test_every_bandit_satisfies_the_contract(name, start):
-    check_learner(learner(name, start=start))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_bandit_satisfies_the_contract_without_offsets(name):
+    check_learner(learner(name, start="document"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*NAMES} - TWINS))
+def test_bandits_that_begin_at_zero_satisfy_the_contract(name):
+    check_learner(learner(name, start="zero"))
 
 
 @pytest.mark.parametrize(("setting", "value", "allowed", "names"), REFUSED)
@@ -162,7 +164,10 @@ def test_every_number_may_be_an_argument_of_the_program(name):
     assert np.abs(moved).max() > 1e-6  # the numbers take effect
 
 
-@pytest.mark.parametrize("name", slowly(NAMES, TWINS))
+ONE_OF_A_KIND = {"banditron", "bootstrapped", "linucb", "neural_linear", "success_prior"}
+
+
+@pytest.mark.parametrize("name", slowly(NAMES, {*NAMES} - ONE_OF_A_KIND))
 def test_an_index_learns_grows_and_is_restored_from_its_folder(name, tmp_path):
     task = jr.Task.from_arrays(DOCUMENTS, DOCUMENTS, np.arange(4))
     index = jr.Index(learner(name), task)

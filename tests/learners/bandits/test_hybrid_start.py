@@ -114,7 +114,7 @@ def test_draws_of_neural_linear_are_around_the_offsets(hub):
     np.testing.assert_array_equal(items, scores.argmax(axis=1))
 
 
-@pytest.mark.parametrize("name", ["linucb", "lints", "bootstrapped"])
+@pytest.mark.parametrize("name", slowly(["linucb", "lints", "bootstrapped"], {"lints"}))
 def test_an_index_resets_the_usage_of_a_reused_row_and_is_restored(name, tmp_path):
     documents = np.eye(4, 6, dtype=np.float32)
     index = jr.Index(hybrid(name), jr.Task.from_arrays(documents, documents, np.arange(4)))
