@@ -93,8 +93,3 @@ def test_the_oracle_is_better_than_the_rule_of_its_form(task):
     rule = jr.greedy_replayed(tau=0.1, eta=0.01)
     runs = [jr.simulate(one, poor, exposures=3) for one in (rule, jr.with_labels(rule))]
     assert runs[1].accuracy.mean > runs[0].accuracy.mean + 0.1
-
-
-def test_a_learner_that_is_not_rank_one_is_refused():
-    with pytest.raises(ValueError, match="'linucb' is not rank one"):
-        jr.with_labels(jr.linucb())

@@ -13,9 +13,10 @@ from jaxret.types import Choice, Feedback, State
 TWINS = {"gaptron", "linucb_shared", "lints", "ridge_epsilon_greedy", "squarecb"}
 
 
-def slowly(names, slow):
-    """Mark some of the names of a parametrised test as slow."""
-    return [pytest.param(x, marks=pytest.mark.slow) if x in slow else x for x in names]
+def slowly(cases, slow):
+    """Mark some cases of a parametrised test as slow; a case is a value or a tuple of values."""
+    parts = [(case if isinstance(case, tuple) else (case,), case in slow) for case in cases]
+    return [pytest.param(*case, marks=pytest.mark.slow if slow else ()) for case, slow in parts]
 
 
 class Rounds(NamedTuple):

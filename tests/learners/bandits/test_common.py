@@ -1,6 +1,7 @@
 """Tests that every bandit must pass: contract, start, settings, index and a small problem."""
 
 import inspect
+import itertools
 import re
 from functools import cache
 
@@ -57,22 +58,17 @@ def learner(name, **settings):
     return factories()[name](**settings)
 
 
-@pytest.mark.parametrize("name", slowly(NAMES, TWINS))
-def test_every_bandit_satisfies_the_contract(name):
-    """The start 'hybrid' has the code of the others, and offsets."""
-    check_learner(learner(name, start="hybrid"))
+def contracts():
+    """Return every bandit with every start; quick are hybrid starts and one from the documents."""
+    cases = itertools.product(NAMES, ["document", "hybrid", "zero"])
+    cases = [(name, start) for name, start in cases if start != "zero" or name not in TWINS]
+    quick = {name: "hybrid" for name in NAMES if name not in TWINS} | {"success_prior": "document"}
+    return slowly(cases, set(cases) - {*quick.items()})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_every_bandit_satisfies_the_contract_without_offsets(name):
-    check_learner(learner(name, start="document"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*NAMES} - TWINS))
-def test_bandits_that_begin_at_zero_satisfy_the_contract(name):
-    check_learner(learner(name, start="zero"))
+@pytest.mark.parametrize(("name", "start"), contracts())
+def test_every_bandit_satisfies_the_contract(name, start):
+    check_learner(learner(name, start=start))
 
 
 @pytest.mark.parametrize(("setting", "value", "allowed", "names"), REFUSED)
