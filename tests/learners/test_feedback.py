@@ -12,6 +12,7 @@ import pytest
 from jaxret.environments.environment import Environment
 from jaxret.learners import bandits, presets, registry
 from jaxret.learners.learner import query_for
+from jaxret.learners.memory import with_memory
 from jaxret.learners.minibatch import adamw
 from jaxret.learners.rank_one import coefficients, rank_one
 from jaxret.learners.replay import with_experience_replay
@@ -191,6 +192,7 @@ WRAPPED_ORACLES = [
     with_query_map(TEACHER),
     with_preconditioner(TEACHER, presets.preconditioners.by_row()),
     with_exploration(TEACHER),
+    with_memory(TEACHER),
     with_exploration(
         adamw(tau=1.0, eta=0.1, estimator=estimators.full_information(), policy=policies.greedy())
     ),
