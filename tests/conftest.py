@@ -23,6 +23,8 @@ os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# Locations of the deep stacks of pytest lengthen every program.
+jax.config.update("jax_traceback_in_locations_limit", 0)
 # Caches even the smallest programs on disk, so that later runs and parallel workers reuse them.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

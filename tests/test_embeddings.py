@@ -11,6 +11,7 @@ import pytest
 import jaxret as jr
 from jaxret.learners.learner import query_for
 from tests import tiny
+from tests.slow import slowly
 
 SETTINGS = {"tau": 0.2, "eta": 0.01}
 LEARNERS = {
@@ -31,7 +32,7 @@ def ranked(learner, state, task):
     return np.argsort(-scores, axis=1, kind="stable")
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", slowly(LEARNERS, {"mapped", "centred"}))
 def test_saved_and_loaded_it_ranks_as_the_learner_does(task, tmp_path, name):
     run = jr.simulate(LEARNERS[name], task, seeds=(3, 5), exposures=2)
     run.save(tmp_path / "learnt", seed=5)
@@ -56,7 +57,7 @@ INFORMED = {
 }
 
 
-@pytest.mark.parametrize("name", INFORMED)
+@pytest.mark.parametrize("name", slowly(INFORMED, {"lexical", "balance"}))
 def test_offsets_are_exported_and_the_folder_says_how_to_rank_with_them(small, tmp_path, name):
     from safetensors.numpy import load_file
 

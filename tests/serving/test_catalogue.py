@@ -7,6 +7,7 @@ import pytest
 import jaxret as jr
 from tests import tiny
 from tests.serving.indices import LEARNERS, SETTINGS, leaves, lived, same
+from tests.slow import slowly
 
 
 def test_late_feedback_is_learnt_unless_the_tool_was_removed(task):
@@ -29,7 +30,7 @@ def test_late_feedback_is_learnt_unless_the_tool_was_removed(task):
     assert moved(come_back) > 1e-4
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", slowly(LEARNERS, {"greedy", "mapped", "row_steps"}))
 def test_growing_keeps_all_that_is_learnt(small, name):
     """Every array with the old number of rows keeps its entries and gains rows."""
     task, fresh = small(), small(items=40, seed=7).theta

@@ -8,6 +8,7 @@ from scipy.special import softmax
 
 import jaxret as jr
 from jaxret.theory import duality, rerun
+from tests.slow import slowly
 from tests.theory.conftest import losses_and_steps, near_tools
 
 TAU = 0.2
@@ -36,7 +37,7 @@ def simulate(learner, task):
     return jr.simulate(learner, task, exposures=2, seeds=3, environment=environment)
 
 
-@pytest.fixture(scope="module", params=LEARNERS)
+@pytest.fixture(scope="module", params=slowly(LEARNERS, {"free rows, likelihood", "an oracle"}))
 def found(request, task):
     run = simulate(LEARNERS[request.param], task)
     return run, duality.dual(run, TAU)

@@ -13,7 +13,8 @@ from jaxret.learners import bandits
 from jaxret.learners.registry import factories
 from jaxret.testing import check_learner, quick_jit
 from jaxret.types import Choice, Feedback
-from tests.learners.bandits.rounds import TWINS, make_rounds, slowly
+from tests.learners.bandits.rounds import TWINS, make_rounds
+from tests.slow import slowly
 
 NAMES = bandits.__all__
 DOCUMENTS, NEW = np.eye(4, 6, dtype=np.float32), np.eye(6, dtype=np.float32)[4]

@@ -15,8 +15,9 @@ from jaxret.learners.registry import factories
 from jaxret.rules import offsets
 from jaxret.testing import quick_jit
 from jaxret.types import Prior, Query
-from tests.learners.bandits.rounds import TWINS, compute, make_rounds, slowly, taught
+from tests.learners.bandits.rounds import TWINS, compute, make_rounds, taught
 from tests.problems import make_hub
+from tests.slow import slowly
 
 NAMES = bandits.__all__
 WEIGHT, STRENGTH, TAU = 0.25, 0.5, 0.02

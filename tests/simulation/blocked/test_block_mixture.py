@@ -17,6 +17,7 @@ from jaxret.rules import policies, projections
 from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked
 from jaxret.simulation.scan import scan_rounds
 from jaxret.testing import check_learner
+from tests.slow import slowly
 
 ITEMS, ROUNDS = 40, 100
 IDS = np.arange(ITEMS)
@@ -64,9 +65,7 @@ def same(got, expected, tolerance=0.0):
 SLOW = {"rows alone, of slates", "all frozen"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=pytest.mark.slow if x in SLOW else ()) for x in RULES]
-)
+@pytest.mark.parametrize("name", slowly(RULES, SLOW))
 def test_blocks_are_the_scan(problem, name):
     """Compare items, Theta and map of every expert, weights, calibration and losses."""
     with jax.enable_x64(True):

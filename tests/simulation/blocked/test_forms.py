@@ -18,6 +18,7 @@ from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocke
 from jaxret.simulation.scan import scan_rounds
 from jaxret.testing import quick_jit
 from tests.problems import coming_and_going, fixed_delay, same
+from tests.slow import slowly
 
 ROUNDS = 100
 EFFECTS = coming_and_going(noise_rate=0.1, reranker=simulated_reranker(accuracy=0.8))
@@ -76,11 +77,9 @@ CASES = {  # learner, environment, block
 
 
 # Their parts are also in another case: "all of it", "two blocks" or "free rows".
-SLOW = {"by row", "by row, mapped", "replayed", "linear", "centred", "low rank"}
-
-
-def marked(name):
-    return pytest.param("blocked", name, marks=pytest.mark.slow if name in SLOW else ())
+ELSEWHERE = ("by row", "by row, mapped", "replayed", "linear", "centred", "low rank")
+FORMS = [*(("blocked", name) for name in CASES), ("mesh", "adamw")]
+SLOW = [("blocked", name) for name in ELSEWHERE]
 
 
 @pytest.fixture
@@ -113,7 +112,7 @@ def part_of(stream, start, end):
     return stream._replace(order=order)
 
 
-@pytest.mark.parametrize(("form", "name"), [*map(marked, CASES), ("mesh", "adamw")])
+@pytest.mark.parametrize(("form", "name"), slowly(FORMS, SLOW))
 def test_a_form_is_the_scan(world, form, name):
     catalogue, stream = world
     start = start_of(name, catalogue)
