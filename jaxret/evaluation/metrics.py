@@ -23,6 +23,7 @@ Letters: I items, d width, N queries, L labels per query, k cut (or length of a 
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -247,6 +248,11 @@ def evaluate_ranking(
         raise ValueError(
             f"cuts {out} do not fit lists of {items.shape[1]} items: retrieve more, or cut earlier"
         )
+    return _of_lists(items, labels, tuple(ks))
+
+
+@partial(jax.jit, static_argnames="ks")
+def _of_lists(items, labels, ks):
     return _measured(ranks_in(items, labels), labels, ks)
 
 

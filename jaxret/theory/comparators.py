@@ -66,6 +66,7 @@ class Comparator(NamedTuple):
     gap: Float[Array, ""]  # upper bound of the objective above its minimum
 
 
+@jax.jit
 def losses(
     theta: Float[Array, "I d"],
     queries: Float[Array, "N d"],
