@@ -87,8 +87,7 @@ def snapshot(log: Log, learner: Learner | Snapshot) -> Snapshot:
             f"learner {learner.name!r} has no rows to begin from: read the log with its task, or "
             "give a Snapshot"
         )
-    available = None if log.available is None else jnp.asarray(log.available)
-    return Snapshot(learner, learner.init(jnp.asarray(log.theta), available))
+    return Snapshot(learner, jax.jit(learner.init)(log.theta, log.available))
 
 
 def policy_of(log: Log, policy: PolicyLike) -> Snapshot | Float[np.ndarray, "T I"]:

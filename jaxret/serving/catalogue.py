@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool
 
 from jaxret import encoders
 from jaxret.data.dataset import build
@@ -26,10 +26,11 @@ from jaxret.data.templates import normalise
 from jaxret.encoders import Encoder
 from jaxret.encoders.lexical import Lexicon
 from jaxret.environments.interventions import How
-from jaxret.learners.learner import Learner, change_rows, without_past
+from jaxret.learners.learner import Learner
 from jaxret.learners.mixture import mixture
 from jaxret.runtime import interrupts
 from jaxret.runtime.validate import require, require_different
+from jaxret.serving.program import describe_of, enlarged, initial_rows_of, start_of
 from jaxret.task import Task, encoded
 from jaxret.tools import describe, read
 from jaxret.tools.tool import document
@@ -68,7 +69,7 @@ class LiveCatalogue:
         available = np.ones(len(task.ids), bool) if task.available is None else task.available
         self.learner, self.encoder = learner, task.encoder
         self.names: list[str] = list(task.ids)  # tool of each row, including removed tools
-        self.state = learner.init(jnp.asarray(task.theta), jnp.asarray(available))
+        self.state = start_of(learner)(task.theta, available)
         self.starts = np.array(self._state.theta)  # initial value of each row
         words = task.documents if task.lexical else None
         self.texts = list(words or [""] * len(task.ids))  # "": no words are matched
@@ -243,8 +244,9 @@ class LiveCatalogue:
         self._lexicon = None  # is of the available tools
         if "remove" in line:
             rows = self._rows(line["remove"])
-            available = self._state.available.at[jnp.asarray(rows)].set(False)
-            self._state = self._state._replace(available=available)
+            available = self._available
+            available[rows] = False
+            self._state = self._state._replace(available=jnp.asarray(available))
             return
         vectors = np.asarray(line["vectors"], np.float32)
         if "add" in line:
@@ -311,8 +313,7 @@ class LiveCatalogue:
 
     def _as_before(self, rows: list[int], vectors: np.ndarray, texts: list[str]) -> np.ndarray:
         """Return whether the rows had these descriptions [n], by text or else by vector."""
-        where = jnp.asarray(rows)
-        starts = np.asarray(self._projected(self._state.theta.at[where].set(vectors))[where])
+        starts = initial_rows_of(self.learner)(self._state, np.array(rows), vectors)
         same = [
             bool(text) and text == self.texts[row] for row, text in zip(rows, texts, strict=True)
         ]
@@ -388,37 +389,15 @@ class LiveCatalogue:
         room = max(needed, have + have // 2)
         starts = np.zeros((room, width), self.starts.dtype)
         starts[:have] = self.starts
-        larger = self.learner.init(jnp.asarray(starts), jnp.zeros(room, bool))
-
-        def keep(old, new):
-            corner = tuple(slice(0, n) for n in old.shape)
-            return new.at[corner].set(old)
-
-        self.state, self.starts = jax.tree.map(keep, self._state, larger), starts
+        larger = start_of(self.learner)(starts, np.zeros(room, bool))
+        self.state, self.starts = enlarged(self._state, larger), starts
 
     def _describe(self, rows: list[int], descriptions: np.ndarray, how: How) -> None:
         """Change the initial rows, projected by the learner, and the current rows."""
-        where, theta = jnp.asarray(rows), self._state.theta
-        starts = self._projected(theta.at[where].set(descriptions))[where]
-        starts = np.asarray(starts)
-        before = self.starts[rows]
-
-        def described(theta):
-            moved = starts if how == "reset" else starts + theta[where] - before
-            new = self._projected(theta.at[where].set(moved))[where]
-            return theta.at[where].set(new)
-
-        state = self._state
-        if how != "keep":
-            state = change_rows(self.learner, state, described)
-        if how == "reset":
-            mask = jnp.zeros(len(theta), bool).at[where].set(True)
-            state = without_past(state, mask)
+        change = describe_of(self.learner)
+        state, starts = change(self._state, np.array(rows), descriptions, self.starts[rows], how)
         self.starts[rows] = starts
-        self.state = state._replace(available=state.available.at[where].set(True))
-
-    def _projected(self, theta: Float[Array, "I d"]) -> Float[Array, "I d"]:
-        return self.learner.init(theta, self._state.available).theta
+        self.state = state
 
 
 def _is_scores(given: Any) -> bool:

@@ -323,9 +323,9 @@ class Index(LiveCatalogue):
         self.log: LogWriter | None = None
         self._saving, self._folders = threading.Lock(), {}
         self._sets, self._key = Sets(), jax.random.key(self.seed)
-        learner: Any = self.learner
-        self._search, self._searches = program.search_of(learner), program.searches_of(learner)
-        self._update, self._tried = program.update_of(learner), (0, 0)
+        self._search = program.search_of(self.learner)
+        self._searches = program.searches_of(self.learner)
+        self._update, self._tried = program.update_of(self.learner), (0, 0)
 
     def _writer(self, log: Any, fsync: bool, since: End | None = None) -> LogWriter:
         return LogWriter(log, {"learner": self.learner.name}, fsync=fsync, since=since)

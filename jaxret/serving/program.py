@@ -1,27 +1,35 @@
-"""The compiled parts of a search and of feedback, and the list that is made of a search.
+"""The compiled parts of a live index: state, search, feedback and catalogue; the list of a search.
 
-Letters: I rows of the state, k items shown, n queries.
+Letters: I rows of the state, d width, k items shown, n queries or tools.
 """
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from jaxret.learners.confidence import confidence, is_calibrated
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, change_rows, without_past
 from jaxret.learners.rank_one import position_probabilities
+from jaxret.runtime.memo import memoized
 from jaxret.simulation.trace import of_item
 from jaxret.types import Feedback, State
 
 SIZES = (8, 64)  # queries of one call of the program of many
 
 
-@lru_cache(maxsize=32)  # indices of one learner share their programs
+@memoized  # indices of one learner share their programs
+def start_of(learner: Learner) -> Callable[..., State]:
+    """Compile the initial state, a function of Theta [I, d] and the available tools [I]."""
+    return jax.jit(learner.init)
+
+
+@memoized
 def search_of(learner: Learner) -> Callable[..., Any]:
     """Compile the search of one query.
 
@@ -33,7 +41,7 @@ def search_of(learner: Learner) -> Callable[..., Any]:
     return jax.jit(_search(learner))
 
 
-@lru_cache(maxsize=32)
+@memoized
 def searches_of(learner: Learner) -> Callable[..., Any]:
     """Compile the search of n queries, whose fields and numbers have a leading axis n."""
     return jax.jit(jax.vmap(_search(learner), (None, None, 0, None, 0)))
@@ -53,7 +61,7 @@ def _search(learner: Learner) -> Callable[..., Any]:
     return search
 
 
-@lru_cache(maxsize=32)
+@memoized
 def update_of(learner: Learner) -> Callable[..., State]:
     """Compile the update by observed feedback, which overwrites the arrays of the state.
 
@@ -67,6 +75,56 @@ def update_of(learner: Learner) -> Callable[..., State]:
         return learner.update(state, query, choice, Feedback(reward, observed=True))
 
     return jax.jit(update, donate_argnums=0)
+
+
+@memoized
+def initial_rows_of(learner: Learner) -> Callable[..., Float[Array, "n d"]]:
+    """Compile the projection of descriptions to initial rows.
+
+    Returns:
+      (state, rows of n tools [n], descriptions [n, d]) -> initial rows [n, d].
+    """
+    return jax.jit(partial(_projected, learner))
+
+
+def _projected(learner, state, where, descriptions):
+    theta = state.theta.at[where].set(descriptions)
+    return learner.init(theta, state.available).theta[where]
+
+
+@memoized
+def describe_of(learner: Learner) -> Callable[..., tuple[State, Float[Array, "n d"]]]:
+    """Compile a change of descriptions, after which the tools are available.
+
+    Returns:
+      (state, rows of n tools [n], descriptions [n, d], initial rows before [n, d], ``how`` as in
+      `LiveCatalogue.redescribe`) -> the new state and the new initial rows [n, d].
+    """
+
+    def described(state, where, descriptions, before, how):
+        starts = _projected(learner, state, where, descriptions)
+
+        def change(theta):
+            moved = starts if how == "reset" else starts + theta[where] - before
+            own = state._replace(theta=theta)
+            return theta.at[where].set(_projected(learner, own, where, moved))
+
+        new = state if how == "keep" else change_rows(learner, state, change)
+        if how == "reset":
+            new = without_past(new, jnp.zeros(len(state.theta), bool).at[where].set(True))
+        return new._replace(available=new.available.at[where].set(True)), starts
+
+    return jax.jit(described, static_argnums=4)
+
+
+@jax.jit
+def enlarged(state: State, larger: State) -> State:
+    """Copy a state into the corner of one with more rows."""
+
+    def keep(old, new):
+        return new.at[tuple(slice(0, n) for n in old.shape)].set(old)
+
+    return jax.tree.map(keep, state, larger)
 
 
 def padded(queries: list[Any], size: int) -> Any:
