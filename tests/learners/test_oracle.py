@@ -44,10 +44,9 @@ def test_a_replayed_round_follows_the_gradient_of_its_label(task):
     "learner",
     [
         jr.oracle(map_every=8),
-        jr.with_labels(jr.with_lexical(jr.mapped(), width=12)),
-        pytest.param(
-            jr.with_labels(jr.with_balance(jr.with_lexical(jr.greedy_replayed(), width=12))),
-            marks=pytest.mark.slow,
+        *(
+            pytest.param(jr.with_labels(jr.with_lexical(of, width=12)), marks=pytest.mark.slow)
+            for of in (jr.mapped(), jr.with_balance(jr.greedy_replayed()))
         ),
     ],
     ids=lambda learner: learner.name,
