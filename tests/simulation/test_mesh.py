@@ -54,8 +54,10 @@ def undivided(problem):
 @pytest.mark.parametrize("n", DEVICES)
 @pytest.mark.parametrize(
     ("x64", "rule", "tolerance"),
-    [(True, SLATES, 1e-10), (False, ORAG, 1e-4)],
-    ids=["float64, k=5", "float32"],
+    [
+        pytest.param(True, SLATES, 1e-10, id="float64, k=5"),
+        pytest.param(False, ORAG, 1e-4, id="float32", marks=pytest.mark.slow),
+    ],
 )
 def test_one_device_and_many_choose_the_same_items(undivided, x64, rule, tolerance, n):
     with jax.enable_x64(x64):
@@ -92,7 +94,10 @@ def elements_sent(program, devices):
 
 
 # The messages of a tile's rounds are measured together.
-@pytest.mark.parametrize(("rule", "tile"), [(ORAG, 1), (SLATES, TILE), (BANDITRON, TILE)])
+@pytest.mark.parametrize(
+    ("rule", "tile"),
+    [pytest.param(ORAG, 1, marks=pytest.mark.slow), (SLATES, TILE), (BANDITRON, TILE)],
+)
 def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
     catalogue, stream = problem(items=8192, width=32)
     mesh, environment = sharding.make_mesh(item=8), coming_and_going(8192, **EFFECTS)

@@ -50,26 +50,25 @@ def test_the_docstring_names_the_files_of_a_round():
 
 
 def test_rounds_answered_from_outside_are_those_of_the_program():
-    keys = jax.random.split(jax.random.key(2), 2)
-    theta = jax.random.normal(keys[0], (9, 4))
-    queries = jax.random.normal(keys[1], (5, 4))
+    rng = np.random.default_rng(2)
+    theta, queries = (jnp.asarray(rng.normal(size=(n, 4)), jnp.float32) for n in (9, 5))
     order = jnp.asarray([3, 1, 4, 1, 0, 2, 2, 4, 3, 0])
-    stream = Stream(queries=queries, labels=jnp.arange(5)[:, None], order=order)
-    environment = Environment(noise_rate=0.2, arrives=jnp.where(jnp.arange(9) % 4 == 3, 5, 0))
-    key = jax.random.key(7)
+    stream = Stream(queries, labels=jnp.asarray(np.arange(5)[:, None]), order=order)
+    arrives = jnp.asarray(np.where(np.arange(9) % 4 == 3, 5, 0))
+    environment, key = Environment(noise_rate=0.2, arrives=arrives), jax.random.key(7)
 
-    state = RULE.init(theta, jnp.ones(9, bool))
+    state = jax.jit(RULE.init)(theta, np.ones(9, bool))
     inside = environment._replace(reranker=by_query)
-    end, trace = scan_rounds(RULE, state, inside, stream, key)
+    end, trace = jax.jit(lambda: scan_rounds(RULE, state, inside, stream, key))()
 
     first, second = jax.jit(show, static_argnums=0), jax.jit(learn, static_argnums=0)
     lines = []
-    for query in order:
+    for query in np.asarray(order):
         slate = first(RULE, state, environment, stream, query, key)
         position = int(query) % 3  # on the host
         state, line = second(RULE, state, environment, stream, query, key, slate, position)
         lines.append(line)
-    together = jax.tree.map(lambda *x: jnp.stack(x), *lines)
+    together = jax.tree.map(lambda *x: np.stack(x), *lines)
     np.testing.assert_array_equal(together.item, trace.item)
     for ours, theirs in zip((*together, state.theta), (*trace, end.theta), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)

@@ -82,7 +82,6 @@ def half_a_cosine(t):
 
 
 CASES = [
-    Case("algorithm 1", ORAG, Environment(), "equation 4", "none", "p"),
     Case("algorithm 1, tapered", TAPERED, NOISE, "equation 4", "sphere", "p", tapered),
     Case("algorithm 2", presets.orag(**BALL, k=4), RERANKER, "equation 4", "ball", None),
     Case("algorithm 3", ORAG, COMES_AND_GOES, "equation 4", "none", "p"),
@@ -109,7 +108,7 @@ def run(request, problem):
     case = request.param
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
-        state = case.learner.init(*catalogue)
+        state = jax.jit(case.learner.init)(*catalogue)
 
         def finish(how):
             key = jax.random.key(5)
