@@ -49,9 +49,9 @@ def trec_eval(measures, scores, labels, available=None):
     return values
 
 
+@jax.jit
 def all_ranks(scores, labels, available=None):
-    one = jax.vmap(ranks, in_axes=(0, 0, None))
-    return one(jnp.asarray(scores), jnp.asarray(labels), available)
+    return jax.vmap(ranks, in_axes=(0, 0, None))(scores, labels, available)
 
 
 @pytest.mark.parametrize("share_available", [1.0, 0.5])
