@@ -1,12 +1,22 @@
-"""Small logs, and the states of a learner that learns from these logs in float64."""
+"""Twins among the bandits, small logs, and the states of a learner that learns from them."""
 
 from typing import NamedTuple
 
 import jax
 import numpy as np
+import pytest
 
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback, State
+
+# Bandits that share most of their code with another one: banditron, neural_linear, linucb, fastcb.
+TWINS = {"gaptron", "linucb_shared", "lints", "ridge_epsilon_greedy", "squarecb"}
+
+
+def slowly(cases, slow):
+    """Mark some cases of a parametrised test as slow; a case is a value or a tuple of values."""
+    parts = [(case if isinstance(case, tuple) else (case,), case in slow) for case in cases]
+    return [pytest.param(*case, marks=pytest.mark.slow if slow else ()) for case, slow in parts]
 
 
 class Rounds(NamedTuple):

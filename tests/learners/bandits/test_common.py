@@ -13,7 +13,7 @@ from jaxret.learners import bandits
 from jaxret.learners.registry import factories
 from jaxret.testing import check_learner, quick_jit
 from jaxret.types import Choice, Feedback
-from tests.learners.bandits.rounds import make_rounds
+from tests.learners.bandits.rounds import TWINS, make_rounds, slowly
 
 NAMES = bandits.__all__
 DOCUMENTS, NEW = np.eye(4, 6, dtype=np.float32), np.eye(6, dtype=np.float32)[4]
@@ -57,10 +57,13 @@ def learner(name, **settings):
     return factories()[name](**settings)
 
 
-@pytest.mark.parametrize(
-    "start", ["document", "hybrid", pytest.param("zero", marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("name", NAMES)
+# Hybrid starts run the code of the others, too; one bandit is checked quickly without offsets.
+QUICK = {name: "hybrid" for name in NAMES if name not in TWINS} | {"success_prior": "document"}
+CONTRACTS = [(name, start) for name in QUICK for start in ("document", "hybrid", "zero")]
+CONTRACTS += [(name, "hybrid") for name in sorted(TWINS)]
+
+
+@pytest.mark.parametrize(("name", "start"), slowly(CONTRACTS, {*CONTRACTS} - {*QUICK.items()}))
 def test_every_bandit_satisfies_the_contract(name, start):
     check_learner(learner(name, start=start))
 
@@ -154,7 +157,10 @@ def test_every_number_may_be_an_argument_of_the_program(name):
     assert np.abs(moved).max() > 1e-6  # the numbers take effect
 
 
-@pytest.mark.parametrize("name", NAMES)
+ONE_OF_A_KIND = {"banditron", "bootstrapped", "linucb", "neural_linear", "success_prior"}
+
+
+@pytest.mark.parametrize("name", slowly(NAMES, {*NAMES} - ONE_OF_A_KIND))
 def test_an_index_learns_grows_and_is_restored_from_its_folder(name, tmp_path):
     task = jr.Task.from_arrays(DOCUMENTS, DOCUMENTS, np.arange(4))
     index = jr.Index(learner(name), task)
@@ -200,7 +206,7 @@ def test_static_retrieval_does_not_solve_the_problem():
     assert jr.simulate(jr.frozen(), distracted()).accuracy.mean < 0.45
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slowly(NAMES, TWINS))
 def test_every_bandit_solves_a_problem_that_static_retrieval_does_not(name):
     run = jr.simulate(learner(name, **SOLVES[name]), distracted(), exposures=3, seeds=2)
     assert run.curves["success"][:, -300:].mean() > 0.8
