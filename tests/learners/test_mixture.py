@@ -205,35 +205,6 @@ def test_an_index_adds_new_tools_to_every_expert(task):
     np.testing.assert_allclose(index.state.extra.rows[1].theta[:, 3], [row, row], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([],), "experts must be one grid or more"),
-        (([jr.grid(jr.full_information, tau=[0.1])],), "'full_information' is an oracle"),
-        ({"alpha": 1.0}, r"alpha must be in \[0, 1\), got 1.0"),
-        ({"beta": 0.0}, "beta must be > 0"),
-        ({"trust": 0.0}, "trust must be > 0, got 0.0"),
-        ({"floor": 0.5}, r"floor must be in \(0, 0.5\)"),
-        ({"prior": [1.0]}, "prior must be 6 numbers"),
-        ({"prior": [0.0] * 6}, "prior must be > 0"),
-    ],
-)
-def test_invalid_settings_are_refused(arguments, message):
-    given = arguments if isinstance(arguments, tuple) else ()
-    with pytest.raises(ValueError, match=message):
-        mixture(*given, **(arguments if isinstance(arguments, dict) else {}))
-
-
-def test_a_learner_without_a_softmax_is_no_expert():
-    def mute(*, tau: float = 0.1) -> jr.Learner:
-        return jr.greedy(tau=tau)._replace(name="mute", logits=None)
-
-    with pytest.raises(ValueError, match="'mute' has no softmax"):
-        mixture([jr.grid(mute, tau=[0.1])])
-    with pytest.raises(ValueError, match="is no mixture"):
-        heaviest(jr.greedy(), jr.greedy().init(jnp.eye(3)))
-
-
 def test_the_default_experts_are_few_and_most_read_words():
     names = mixture().structure.experts
     assert len(names) == 6

@@ -6,12 +6,20 @@ import pytest
 
 import jaxret as jr
 from jaxret.learners.minibatch import adamw
+from jaxret.learners.mixture import heaviest
 from jaxret.rules import policies, preconditioners
 from jaxret.types import Choice, Feedback
 
 GREEDY, SLATES = jr.greedy(), jr.greedy(k=2)
 REPLAYED, MAPPED = jr.with_experience_replay(GREEDY), jr.with_query_map(GREEDY)
 BY_ROW = preconditioners.by_row()
+MEMORY = jr.with_memory(GREEDY)
+
+
+def mute(*, tau: float = 0.1) -> jr.Learner:
+    return jr.greedy(tau=tau)._replace(name="mute", logits=None)
+
+
 REFUSED = [
     (lambda: jr.orag(tau=0.0), "tau must be > 0, got 0.0"),
     (lambda: jr.greedy(eta=-0.1), "eta must be >= 0, got -0.1"),
@@ -58,6 +66,40 @@ REFUSED = [
         "optimiser must be a transformation of optax, such as optax.sgd.*, got None",
     ),
     (lambda: jr.minibatch("mine", optax.sgd(0.1), tau=0.3, batch=0), "batch must be >= 1, got 0"),
+    (
+        lambda: jr.with_experience_replay(adamw(tau=1.0, eta=1e-5)),
+        "'adamw' is not rank one: experience replay",
+    ),
+    (lambda: jr.with_experience_replay(GREEDY, per_round=0), "per_round must be >= 1, got 0"),
+    (lambda: jr.with_experience_replay(GREEDY, capacity=0), "capacity must be >= 1, got 0"),
+    (lambda: jr.with_labels(jr.linucb()), "'linucb' is not rank one"),
+    (lambda: jr.mixture([]), "experts must be one grid or more"),
+    (
+        lambda: jr.mixture([jr.grid(jr.full_information, tau=[0.1])]),
+        "'full_information' is an oracle",
+    ),
+    (lambda: jr.mixture([jr.grid(mute, tau=[0.1])]), "'mute' has no softmax"),
+    (lambda: jr.mixture(alpha=1.0), r"alpha must be in \[0, 1\), got 1.0"),
+    (lambda: jr.mixture(beta=0.0), "beta must be > 0"),
+    (lambda: jr.mixture(trust=0.0), "trust must be > 0, got 0.0"),
+    (lambda: jr.mixture(floor=0.5), r"floor must be in \(0, 0.5\)"),
+    (lambda: jr.mixture(prior=[1.0]), "prior must be 6 numbers"),
+    (lambda: jr.mixture(prior=[0.0] * 6), "prior must be > 0"),
+    (lambda: heaviest(GREEDY, None), "is no mixture"),
+    (lambda: jr.with_memory(GREEDY, bandwidth=0.0), "bandwidth must be > 0, got 0.0"),
+    (lambda: jr.with_memory(GREEDY, strength=-1), "strength must be > 0, got -1"),
+    (lambda: jr.with_memory(GREEDY, discount=0.0), r"discount must be in \(0, 1\], got 0.0"),
+    (lambda: jr.with_memory(GREEDY, capacity=0), "capacity must be a whole number >= 1"),
+    (lambda: jr.with_memory(jr.linucb()), "'linucb' has no softmax"),
+    (lambda: jr.with_memory(MEMORY), "'greedy.memory' is wrapped: call with_memory once"),
+    (
+        lambda: jr.with_memory(jr.guarded(GREEDY, budget=100)),
+        "'greedy.guard' is wrapped: .*before with_exploration and guarded",
+    ),
+    (
+        lambda: jr.with_memory(GREEDY._replace(logits=jr.frozen().logits)),
+        "'greedy' has no known policy: give policy=",
+    ),
     (lambda: policies.exploring(policies.greedy(), epsilon=-1.0), "epsilon must be in"),
 ]
 
