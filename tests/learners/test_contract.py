@@ -30,15 +30,12 @@ SLOW = [
     jr.orag(**STEPS, k=3, projection=projections.ball()),
     jr.chosen_only(**STEPS, **FREE),
     jr.greedy(**STEPS, **FREE, estimator=estimators.debiased(noise_rate=0.1)),
-    jr.banditron(**STEPS, epsilon=0.2),
     jr.full_information(**STEPS, projection=projections.ball()),
     jr.frozen(),
     *(jr.guarded(one, budget=20) for one in (GREEDY, jr.mapped_replayed(), TEACHER, MIXTURE)),
     jr.with_preconditioner(GREEDY, preconditioners.second_moment(ridge=5.0)),
-    jr.with_query_map(GREEDY, query_maps.linear(rate=0.5)),
     jr.with_query_map(GREEDY, query_maps.low_rank(rate=0.5, rank=3)),
     jr.with_query_map(GREEDY, query_maps.mean_centred(rate=0.5)),
-    jr.with_preconditioner(jr.with_query_map(GREEDY, rate=1.0), preconditioners.by_row()),
     jr.with_query_map(jr.full_information(**STEPS, **FREE), rate=0.5),
     jr.with_query_map(GREEDY, query_maps.linear(rate=0.5), map_every=5),
     jr.with_query_map(ORAG, query_maps.mean_centred(rate=0.5, share=0.8, count=20.0), map_every=16),
@@ -61,9 +58,7 @@ def test_learners_satisfy_the_contract(rule):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "inner", [GREEDY, ORAG, jr.mapped_replayed(), TEACHER], ids=lambda rule: rule.name
-)
+@pytest.mark.parametrize("inner", [ORAG, jr.mapped_replayed(), TEACHER], ids=lambda rule: rule.name)
 def test_exploring_learners_satisfy_the_contract(inner):
     """Blocked forms are compared with the scan and the mesh."""
     rule = jr.with_exploration(inner, 0.3)

@@ -12,6 +12,7 @@ import pytest
 from jaxret.environments.environment import Environment
 from jaxret.learners import bandits, presets, registry
 from jaxret.learners.learner import query_for
+from jaxret.learners.memory import with_memory
 from jaxret.learners.minibatch import adamw
 from jaxret.learners.rank_one import coefficients, rank_one
 from jaxret.learners.replay import with_experience_replay
@@ -112,8 +113,9 @@ WRAPPED = [
     BATCHES,
 ]
 PRESETS = {name: make() for name, make in registry.factories().items()}
-# The contract test of each bandit (learners/bandits/test_common.py) covers missing feedback.
-UNCHECKED = [rule for name, rule in PRESETS.items() if name not in bandits.__all__] + WRAPPED
+# `check_learner` covers missing feedback, in quick contract tests of these learners.
+CHECKED = {*bandits.__all__, "orag", "oracle", "mixture", "paper_adamw"}
+UNCHECKED = [rule for name, rule in PRESETS.items() if name not in CHECKED] + [BATCHES]
 THETA = np.random.default_rng(5).normal(size=(5, 4)).astype(np.float32)
 
 
@@ -190,6 +192,7 @@ WRAPPED_ORACLES = [
     with_query_map(TEACHER),
     with_preconditioner(TEACHER, presets.preconditioners.by_row()),
     with_exploration(TEACHER),
+    with_memory(TEACHER),
     with_exploration(
         adamw(tau=1.0, eta=0.1, estimator=estimators.full_information(), policy=policies.greedy())
     ),

@@ -16,10 +16,11 @@ from tests.problems import make_hub
 
 SHORT = {"tau": 0.2, "eta": 0.01}
 SLOW = [
-    jr.with_lexical(jr.with_balance(jr.mapped_replayed(**SHORT, per_round=2, map_every=8))),
+    jr.with_lexical(
+        jr.with_balance(jr.mapped_replayed(**SHORT, per_round=2, map_every=8)), width=3
+    ),
     jr.with_lexical(jr.orag(**SHORT)),
     jr.with_balance(jr.hybrid(), 0.5),
-    jr.with_balance(jr.with_lexical(jr.centred(**SHORT, map_every=8), width=3)),
 ]
 
 
