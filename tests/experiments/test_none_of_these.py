@@ -10,7 +10,6 @@ from jaxret.evaluation.selective import roc_area
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
-
 #: The default mixture has more experts, and so compiles for longer.
 MIXTURE = jr.mixture([jr.grid(jr.hybrid, lexical=[0.25]), jr.grid(jr.greedy, eta=[0.02])])
 

@@ -13,6 +13,7 @@ from jaxret.data.templates import template
 from jaxret.evaluation import metrics
 from jaxret.runtime.files import write_json_lines
 from jaxret.runtime.tracking import read_results
+from jaxret.testing import quick_jit
 from tests.experiments.configs import config_of, in_world
 from tests.experiments.conftest import rows_of, step_of
 from tests.experiments.processes import stopped_at
@@ -91,13 +92,11 @@ def test_the_saved_embeddings_rank_as_the_final_ranking(small_run, task, learner
     final = [step[f"final/{name}"][0] for name in METRICS]
     labels = task.labels[streamed]
     items = saved.rank(task.queries[streamed], k=len(task.ids))
-    ranks = np.asarray(metrics.ranks_in(items, labels))
-    measured = (
-        metrics.accuracy(ranks, labels),
-        metrics.recall_at_k(ranks, labels, 10),
-        metrics.ndcg_at_k(ranks, labels, 10),
-        metrics.completeness_at_k(ranks, labels, 10),
-    )
+    ranks = metrics.ranks_in(items, labels)
+    measures = metrics.recall_at_k, metrics.ndcg_at_k, metrics.completeness_at_k
+    measured = quick_jit(
+        lambda *given: [metrics.accuracy(*given), *(of(*given, 10) for of in measures)]
+    )(ranks, labels)
     means = [np.asarray(values, np.float64).mean() for values in measured]
     np.testing.assert_allclose(means, final, atol=1e-6)
     assert saved.ids == list(task.ids)
