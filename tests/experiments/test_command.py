@@ -24,24 +24,36 @@ def run(*words):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
+GREDDY = "unknown learner 'greddy'; known: frozen, hybrid, "
+
+
+@pytest.mark.slow  # each starts JAX and Hydra
 @pytest.mark.parametrize(
-    ("words", "line"),
+    ("word", "line"),
     [
-        (["learner=[greddy]"], "unknown learner 'greddy'; known: frozen, hybrid, "),
-        pytest.param(
-            ["+learners.greedy.policy=bold"],
-            "learner 'greedy': unknown policy 'bold'; known: ",
-            marks=pytest.mark.slow,  # each starts JAX and Hydra
-        ),
-        pytest.param(["foo=1"], "Could not override 'foo'. ", marks=pytest.mark.slow),
+        ("learner=[greddy]", GREDDY),
+        ("+learners.greedy.policy=bold", "learner 'greedy': unknown policy 'bold'; known: "),
+        ("foo=1", "Could not override 'foo'. "),
     ],
 )
-def test_wrong_input_ends_in_one_line_and_status_2(tmp_path, words, line):
-    ended = run(*words, f"hydra.run.dir={tmp_path}")
+def test_wrong_input_ends_in_one_line_and_status_2(tmp_path, word, line):
+    ended = run(word, f"hydra.run.dir={tmp_path}")
     assert ended.returncode == 2
     [said] = ended.stderr.splitlines()
     assert said.startswith(line)
     assert ended.stdout == ""
+
+
+def test_an_unknown_learner_ends_in_one_line_and_status_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    monkeypatch.setattr(sys, "argv", ["orag", "learner=[greddy]", f"hydra.run.dir={tmp_path}"])
+    with pytest.raises(SystemExit) as ended:
+        orag.main.cli()
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    [said] = printed.err.splitlines()
+    assert said.startswith(GREDDY)
+    assert printed.out == ""
 
 
 @pytest.mark.slow

@@ -9,11 +9,12 @@ The second seed has another validation part, for which the first setting is best
 from collections import defaultdict
 from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from experiments import orag
+from experiments import orag, warm_start
 from experiments.common import comparator
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
@@ -102,9 +103,12 @@ class Streams:
 
 def without_comparator(patch):
     """Let no comparator be solved for: the regret of rounds that are not run has no meaning."""
-    patch.setattr(
-        comparator, "proximal_losses", lambda _, queries, *__, **___: (None, 0 * queries[:, 0])
-    )
+
+    def losses(theta, queries, *_, **__):
+        return SimpleNamespace(theta=theta), 0 * queries[:, 0]
+
+    for module in (comparator, warm_start):
+        patch.setattr(module, "proximal_losses", losses)
 
 
 def step(simulation, states, settings, order):

@@ -10,6 +10,14 @@ from jaxret.evaluation.selective import roc_area
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
+#: The default mixture has more experts, and so compiles for longer.
+MIXTURE = jr.mixture([jr.grid(jr.hybrid, lexical=[0.25]), jr.grid(jr.greedy, eta=[0.02])])
+
+
+@pytest.fixture(autouse=True)
+def few_experts(monkeypatch):
+    monkeypatch.setattr(jr, "mixture", lambda: MIXTURE)
+
 
 def configure(world, directory, *more):
     return config_of("none_of_these", *in_world(world, directory), "seeds=1", "known=4", *more)
@@ -60,7 +68,7 @@ def test_the_online_score_is_the_confidence_of_one_whole_run(world, tmp_path):
     task = study.thinned(task_of(cfg), 0.2, seed=0)
     [order] = jr.stream_orders(task, 1, [0])
     scored = study.scores_of(cfg, task, order, 0)
-    run = jr.simulate(jr.mixture(), task)
+    run = jr.simulate(MIXTURE, task)
     np.testing.assert_array_equal(run.order[0], order)
     np.testing.assert_allclose(scored["mixture/online"].score, run.trace.confidence[0], atol=1e-4)
     np.testing.assert_array_equal(scored["mixture/online"].right, run.trace.success[0])

@@ -175,7 +175,7 @@ def rules():
 def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_choice(rules):
     gap = rules["best"].value - rules["turned"].value
     assert gap > 0.3
-    log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=1_500, seeds=[0])))
+    log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=2_000, seeds=[0])))
     found = selection.chosen_by_values(log, query, rules)
     assert found["chance"] == pytest.approx(gap / 2)
     for estimator in selection.ESTIMATORS:

@@ -9,7 +9,7 @@ from experiments.scenarios import guarantee
 from tests.experiments.configs import config_of, refused
 from tests.experiments.conftest import values_of
 
-SMALL = ["tracking=files", "seeds=2", "runs=1000", "rounds=120", "deltas=[0.1,0.3]"]
+SMALL = ["tracking=files", "seeds=2", "runs=1000", "rounds=120"]
 
 
 def configure(directory, *more):
@@ -17,29 +17,30 @@ def configure(directory, *more):
     return config_of("scenarios_guarantee", *settings)
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    cfg = configure(tmp_path_factory.mktemp("runs") / "guarantee")
-    guarantee.main(cfg)
-    return values_of(cfg.directory)
+@pytest.fixture(scope="module", params=[0.3, pytest.param(0.1, marks=pytest.mark.slow)])
+def found(request, tmp_path_factory):
+    """Return a guard and the results of its runs."""
+    directory = tmp_path_factory.mktemp("runs") / "guarantee"
+    guarantee.main(configure(directory, f"deltas=[{request.param}]"))
+    return guarantee.Guarded(request.param, 0.3, 1.0), values_of(directory)
 
 
 @pytest.mark.parametrize("environment", guarantee.ENVIRONMENTS)
 def test_the_budget_is_violated_with_probability_delta_at_most(found, environment):
-    for delta in (0.1, 0.3):
-        violated = found[f"{guarantee.Guarded(delta, 0.3, 1.0)}/{environment}/violated"]
-        assert violated.shape == (2,)
-        assert violated.mean() <= delta
+    guard, results = found
+    violated = results[f"{guard}/{environment}/violated"]
+    assert violated.shape == (2,)
+    assert violated.mean() <= guard.delta
 
 
 def test_a_harmful_learner_is_stopped_and_violates_the_budget_at_the_exact_rate(found):
     """The rate is the chance that no coin selects static retrieval before the budget is spent."""
-    guard = guarantee.Guarded(0.3, 0.3, 1.0)
+    guard, results = found
     chance = 0.7 ** (np.floor(guard.budget) + 1)
     error = np.sqrt(chance * (1 - chance) / 2_000)
-    assert abs(found[f"{guard}/harms/violated"].mean() - chance) < 4 * error
-    assert (found[f"{guard}/harms/stopped"] > 0.99).all()
-    assert (found[f"{guard}/equal/violated"] == 0).all()
+    assert abs(results[f"{guard}/harms/violated"].mean() - chance) < 4 * error
+    assert (results[f"{guard}/harms/stopped"] > 0.99).all()
+    assert (results[f"{guard}/equal/violated"] == 0).all()
 
 
 def past(lots, time=0.0, loss=0.0, bound=1.0):

@@ -75,10 +75,11 @@ CASES = {  # learner, environment, block
 }
 
 
-# Their parts are also in another case: "all of it", "two blocks" or "free rows".
-TWINS = {"by row", "by row, mapped", "replayed", "linear", "centred", "low rank", "sgd"}
+# Their parts are also in another case: "all of it", "two blocks" or "free rows"; the contract of
+# `jr.paper_adamw` compares its forms.
+TWINS = {"by row", "by row, mapped", "replayed", "linear", "centred", "low rank", "sgd", "adamw"}
 TWINS |= {"centred, two blocks"}
-SLOW = {("blocked", name) for name in TWINS}
+SLOW = {(form, name) for form in ("blocked", "mesh") for name in TWINS}
 FORMS = [*(("blocked", name) for name in CASES), ("mesh", "adamw")]
 
 
