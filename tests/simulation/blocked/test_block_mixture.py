@@ -67,7 +67,7 @@ def same(got, expected, tolerance=0.0):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-SLOW = {"rows alone, of slates", "all frozen", "replayed"}  # `jr.mixture()` replays: its contract
+SLOW = {"rows alone, of slates", "all frozen"}
 
 
 @pytest.mark.parametrize("name", slowly(RULES, SLOW))
