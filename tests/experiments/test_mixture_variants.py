@@ -107,8 +107,12 @@ def test_stacked_and_drawn_experts_follow_an_expert_with_all_the_weight(problem)
     theta, queries, _ = problem
     learner, blend = variants.unchanged()
     state = quick_jit(learner.init)(theta)
-    sure = jnp.asarray([-1e9, -1e9, 0.0])
-    state = state._replace(extra=state.extra._replace(log_weights=sure))
+    frozen, moved = state.extra.rows
+    given = {
+        "rows": (frozen, moved._replace(theta=-moved.theta)),
+        "log_weights": np.float32([-1e9, -1e9, 0]),
+    }
+    state = state._replace(extra=state.extra._replace(**jax.tree.map(jnp.asarray, given)))
     expert, own = blend.expert(state, 2)
     best = quick_jit(jax.vmap(expert.logits, (None, 0)))(
         own, query_for(expert, queries[:5])
