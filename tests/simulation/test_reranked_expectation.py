@@ -84,9 +84,9 @@ def sampled(k):
     logits, labels = jnp.log(jnp.asarray(P, jnp.float32)), jnp.array([RIGHT])
 
     def one(key):
-        draw, lot = jax.random.split(key)
+        draw, *lots = jax.random.split(key, 3)
         slate, found = rule.show(draw, logits, None), {}
-        for accuracy in (1.0, 0.5):
+        for lot, accuracy in zip(lots, (1.0, 0.5), strict=True):
             environment = Environment(reranker=simulated_reranker(accuracy=accuracy))
             choice, feedback, _ = respond(environment, lot, slate, labels, jnp.int32(0))
             for divide_by in ("propensity", "model"):
