@@ -1,4 +1,4 @@
-"""The compiled parts of a live index: state, search, feedback and catalogue; the list of a search.
+"""The compiled parts of a live index, and the list that is made of a search.
 
 Letters: I rows of the state, d width, k items shown, n queries or tools.
 """
@@ -25,7 +25,11 @@ SIZES = (8, 64)  # queries of one call of the program of many
 
 @memoized  # indices of one learner share their programs
 def start_of(learner: Learner) -> Callable[..., State]:
-    """Compile the initial state, a function of Theta [I, d] and the available tools [I]."""
+    """Compile the initial state.
+
+    Returns:
+      (Theta [I, d], available [I]) -> the state.
+    """
     return jax.jit(learner.init)
 
 
