@@ -15,8 +15,8 @@ Each learner of the config is measured in three protocols:
 Each seed splits the queries, by question, into validation, held-out and training parts, has its own
 order and draws, and chooses tau and eta on its validation part: for `heldout` by nDCG after a
 stream without that part; for `online` and `final` by nDCG and success in a stream with it. ± covers
-split, choice, order and draws. `configs/orag.yaml` explains the settings. The last embeddings of the
-first seed of each learner are saved in ``embeddings/LEARNER``.
+split, choice, order and draws. `configs/orag.yaml` explains the settings. ``embeddings/LEARNER``
+holds the last embeddings of the first seed.
 """
 
 from functools import partial
