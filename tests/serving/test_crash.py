@@ -209,12 +209,25 @@ def test_lines_are_written_before_a_call_returns_and_synced_by_option(task, tmp_
 def test_the_lock_ends_with_its_owner(task, tmp_path):
     """Ending the object is enough; the file of the lock stays."""
     index = jr.Index(jr.greedy(**SETTINGS), task, log=tmp_path / "log.jsonl")
-    program = (
-        "import sys\nfrom pathlib import Path\nfrom jaxret.logs import LogWriter\n"
-        f"LogWriter(Path({str(tmp_path / 'log.jsonl')!r}), {{'learner': 'greedy'}})"
-    )
+    program = f"""
+from pathlib import Path
+from jaxret.logs import LogWriter
+
+for _ in range(2):  # before and after a line is read
+    try:
+        LogWriter(Path({str(tmp_path / "log.jsonl")!r}), {{"learner": "greedy"}})
+        print("owned", flush=True)
+    except ValueError as error:
+        print(error, flush=True)
+        input()
+"""
     run = [sys.executable, "-c", program]
-    refused = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
-    assert "is written by another process" in refused.stderr.splitlines()[-1]
-    del index
-    assert subprocess.run(run, cwd=ROOT).returncode == 0
+    pipe = subprocess.PIPE
+    with subprocess.Popen(run, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert "is written by another process" in other.stdout.readline()
+        del index
+        other.stdin.write("\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "owned\n"
