@@ -37,12 +37,11 @@ P pairs, m negatives of each.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 from tokenizers import Tokenizer
 
@@ -51,7 +50,7 @@ from jaxret.encoders.padding import COARSE, pad
 from jaxret.llm import Prompt, load_prompt
 from jaxret.methods.common import FirstStage, trained, words
 from jaxret.methods.tool2vec import tool2vec_stage
-from jaxret.nn import checkpoints, qwen3
+from jaxret.nn import checkpoints
 from jaxret.nn.backbone import Backbone, read_backbone
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute
@@ -427,7 +426,6 @@ class LanguageModel(NamedTuple):
     directory: Path
     tokenizer: Tokenizer
     dtype: DType
-    mesh: Mesh | None
 
     def network(self, question: Verdict, compute: Compute | None = None) -> Module:
         """Make the network whose outputs are the logits of the two answers.
@@ -444,21 +442,16 @@ class LanguageModel(NamedTuple):
 
     def params(self, question: Verdict) -> Params:
         """Read the parameters of the network for a question from the checkpoint."""
-        return load_token_classifier(self.backbone, self.directory, question.words, **self._where())
+        where, words = self.directory, question.words
+        return load_token_classifier(self.backbone, where, words, dtype=self.dtype)
 
     def memory(self) -> str:
         """Describe the memory of the parameters without the two answers' rows; read none."""
-        return memory_report(self.backbone.shapes(**self._where()))
-
-    def _where(self) -> dict[str, Any]:
-        config, rules = self.backbone.config, ()
-        if self.mesh is not None and isinstance(config, qwen3.Qwen3Config):
-            rules = qwen3.tensor_parallel(config, self.mesh)
-        return {"dtype": self.dtype, "mesh": self.mesh, "rules": rules}
+        return memory_report(self.backbone.shapes(dtype=self.dtype))
 
 
 def load_language_model(
-    name: str, path: Path | None = None, *, dtype: DType = "float32", mesh: Mesh | None = None
+    name: str, path: Path | None = None, *, dtype: DType = "float32"
 ) -> LanguageModel:
     """Find the checkpoint of one of `RERANKERS`.
 
@@ -466,7 +459,6 @@ def load_language_model(
       name: a key of `RERANKERS`.
       path: a local checkpoint to use instead of the published weights.
       dtype: type of the parameters and the matrix products.
-      mesh: devices with an axis ``model``, over which the parameters are split; None: one device.
 
     Raises:
       ValueError: for an unknown name, or a checkpoint of another kind.
@@ -479,9 +471,7 @@ def load_language_model(
     tokenizer.no_padding()
     tokenizer.no_truncation()
     backbone = read_backbone(directory / "config.json")
-    return LanguageModel(
-        backbone=backbone, directory=directory, tokenizer=tokenizer, dtype=dtype, mesh=mesh
-    )
+    return LanguageModel(backbone, directory, tokenizer, dtype)
 
 
 def reranker(

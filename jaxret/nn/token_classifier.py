@@ -15,7 +15,6 @@ from typing import Literal
 
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.nn import checkpoints, placement
@@ -24,7 +23,6 @@ from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute, last_pool, linear
 from jaxret.nn.qwen3 import Qwen3Config
 from jaxret.nn.tensor_files import load_safetensors
-from jaxret.runtime.sharding import Rules
 from jaxret.types import Params, PRNGKey
 
 _HEAD = "lm_head.weight"  # [V, H]
@@ -63,8 +61,6 @@ def load_token_classifier(
     words: Sequence[int],
     *,
     dtype: Literal["float32", "bfloat16"] = "float32",
-    mesh: Mesh | None = None,
-    rules: Rules = (),
 ) -> Params:
     """Read the parameters of `token_classifier` from a HuggingFace ``Qwen3ForCausalLM``.
 
@@ -73,8 +69,6 @@ def load_token_classifier(
       path: directory or file of the checkpoint.
       words: n distinct token numbers; only their rows are read from an untied head.
       dtype: dtype of the parameters, for any dtype of the file.
-      mesh: devices of the parameters; None: the default device.
-      rules: sharding rules by path; other parameters are replicated.
 
     Raises:
       ValueError: if tensors do not fit; a checkpoint for embeddings lacks an untied head.
@@ -88,7 +82,7 @@ def load_token_classifier(
     if "head" in shapes and _HEAD in tensors:
         tensors[_HEAD] = tensors[_HEAD][list(words)]
         keys[r"lm_head\.weight"] = ("head/kernel", True)
-    shapes = placement.placed(shapes, dtype=dtype, mesh=mesh, rules=rules)
+    shapes = placement.placed(shapes, dtype=dtype)
     return checkpoints.convert(tensors, keys, shapes, prefix=backbone.prefix)
 
 
