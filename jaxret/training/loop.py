@@ -153,7 +153,6 @@ def fit(
     resumable: Callable[..., Any] | None = None,
     tracker: Tracker | None = None,
     mesh: Mesh | None = None,
-    rules: sharding.Rules = (),
     title: str = "training",
     progress: bool = True,
 ) -> Fit:
@@ -172,9 +171,7 @@ def fit(
         two arguments bound. None saves nothing.
       tracker: receives losses and validation metrics.
       mesh: devices with an axis ``data``, over which each batch is split; the axis must divide the
-        size of the batch. None uses one device.
-      rules: PartitionSpecs by path of a parameter (`jaxret.runtime.sharding.by_path`); parameters
-        without a rule are replicated.
+        size of the batch. Parameters are replicated. None uses one device.
       title: title of the progress bar and of errors.
       progress: whether to show the bar.
 
@@ -188,7 +185,7 @@ def fit(
     require("steps", steps, "at least 1", lambda n: n >= 1)
     require("every", every, "at least 1", lambda n: n >= 1)
     tracker = NoopTracker() if tracker is None else tracker
-    placed, frozen = _place(state, mesh, rules), _place(frozen, mesh, rules)
+    placed, frozen = _place(state, mesh), _place(frozen, mesh)
     # Without the shardings of the outputs XLA chooses its own, and compiles again for them.
     where = None if mesh is None else jax.tree.map(lambda x: x.sharding, placed)
     compiled = jax.jit(step, donate_argnums=0, out_shardings=(where, None))
@@ -252,7 +249,7 @@ def _split(batch: Any, mesh: Mesh | None) -> Any:
     return jax.tree.map(lambda x: distributed.put(x, whole), batch)
 
 
-def _place(tree: T, mesh: Mesh | None, rules: sharding.Rules) -> T:
+def _place(tree: T, mesh: Mesh | None) -> T:
     if mesh is None or tree is None:
         return tree
-    return sharding.place(tree, mesh, sharding.by_path(tree, rules))
+    return sharding.place(tree, mesh, sharding.by_path(tree, ()))

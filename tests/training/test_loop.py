@@ -134,13 +134,11 @@ def test_every_step_and_every_part_has_noise_of_its_own():
     assert len({of(0), of(1), of(0, 0), of(0, 1)}) == 4
 
 
-RULES = [("kernel", P(None, "model"))]
 LAYOUTS = {
     "no mesh": {},
     "1 device": {"mesh": sharding.make_mesh(data=1)},
     "2 devices": {"mesh": sharding.make_mesh(data=2)},
     "8 devices": {"mesh": sharding.make_mesh(data=8)},
-    "4 x 2 devices": {"mesh": sharding.make_mesh(data=4, model=2), "rules": RULES},
 }
 
 
@@ -168,16 +166,6 @@ def test_a_batch_is_split_and_the_gradients_are_summed():
     assert "f32[2,6]" in program
     assert "f32[16,6]" not in program  # no device receives the whole batch
     assert "all-gather" not in program
-
-
-def test_parameters_and_optimiser_state_are_placed_by_the_rules():
-    mesh = sharding.make_mesh(data=4, model=2)
-    split = fitted(mesh=mesh, rules=RULES)
-    assert_close(split, alone())
-    adam = split.state.opt_state[0]
-    for tree in (split.state.params, split.best, adam.mu, adam.nu):
-        assert tree["dense"]["kernel"].sharding.shard_shape((6, 4)) == (6, 2)
-        assert tree["dense"]["bias"].sharding.is_fully_replicated
 
 
 def chunked(folder, stop=None):
