@@ -23,6 +23,7 @@ from jaxret.runtime import distributed
 from jaxret.runtime.progress import Progress
 
 SHARD = 512  # texts between two writes to the cache
+TOKENS = 512  # padded tokens per batch; best on 2 CPU cores
 MANY = 16_384  # number of texts from which finer lengths are worth their compilation
 
 
@@ -32,7 +33,6 @@ def encode(
     *,
     kind: Kind,
     cache: Path | None,
-    batch_tokens: int = 512,
     progress: bool = True,
     names: Sequence[str] | None = None,
 ) -> Float32[np.ndarray, "n d"]:
@@ -48,7 +48,6 @@ def encode(
       cache: folder of cached vectors, such as `cache_directory()`; None: no cache. Vectors of a
         callable are cached only if it has a ``cache_name``. Processes may share the folder, and an
         interrupted call loses at most `SHARD` texts.
-      batch_tokens: padded tokens per batch; 512 is best on 2 CPU cores, accelerators need more.
       progress: whether to show a bar.
       names: ids of the texts; a warning then says how many are cut, with the first ids, unless a
         callable encodes them, whose length is not known. None: no warning.
@@ -84,7 +83,8 @@ def encode(
     ) as bar:
         for start in range(0, len(names), SHARD):
             part, fresh = names[start : start + SHARD], {}
-            work = _batches(encoder, [todo[name] for name in part], batch_tokens, lengths)
+            texts = encoder.tokenizer.encode_batch([todo[name] for name in part])
+            work = batches([text.ids for text in texts], TOKENS, lengths)
             for rows, batch in forward(encoder, work):
                 fresh |= {part[row]: vector for row, vector in zip(rows, batch, strict=True)}
                 bar.update(len(rows))
@@ -111,11 +111,6 @@ def forward(
 
     with ThreadPoolExecutor(2) as pool:
         yield from pool.map(one, work)
-
-
-def _batches(encoder, texts, batch_tokens, lengths):
-    tokens = [text.ids for text in encoder.tokenizer.encode_batch(texts)]
-    return batches(tokens, batch_tokens, lengths)
 
 
 def cut_texts(encoder: TextEncoder, texts: Sequence[str]) -> list[int]:

@@ -215,9 +215,9 @@ def batch_questions(
     return questions
 
 
-def seed_examples(library: str, path: Path = SEEDS) -> list[Draft]:
+def seed_examples(library: str) -> list[Draft]:
     """Read the first examples of a pool: those of the library, or general ones if it has none."""
-    rows = list(json_lines(path, holds="examples", fields=("library", *Draft._fields)))
+    rows = list(json_lines(SEEDS, holds="examples", fields=("library", *Draft._fields)))
     own = [row for row in rows if row["library"] == library]
     return [
         Draft(row["instruction"], tuple(row["functions"]), row["explanation"])

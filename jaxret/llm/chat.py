@@ -272,7 +272,6 @@ class Chat:
         *,
         title: str = "weighing",
         progress: bool = True,
-        before: Callable[[], None] = lambda: None,
     ) -> list[dict[str, float] | None]:
         """Return the probabilities of a few words as the first token of each of many answers.
 
@@ -281,7 +280,6 @@ class Chat:
           words: lower-case words.
           title: title of the progress bar.
           progress: whether to show the progress bar.
-          before: called before each question; an exception that it raises stops all questions.
 
         Returns:
           n dicts from word to probability; None for a question without a valid answer.
@@ -290,9 +288,9 @@ class Chat:
           Unanswered: no question can be answered, as with a wrong key.
         """
         jobs = [partial(self.weigh, question, words) for question in questions]
-        return self._side_by_side(jobs, title, progress, before, None)
+        return self._side_by_side(jobs, title, progress)
 
-    def _side_by_side(self, jobs, title, progress, before, failed):
+    def _side_by_side(self, jobs, title, progress, before=lambda: None, failed=None):
         def one(job):
             before()
             try:

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.encoders import Encoder, Kind, encode
+from jaxret.encoders import Encoder, encode
 from jaxret.retrieval.retriever import Retriever
 
 
@@ -26,7 +26,6 @@ def dense(
     encoder: Encoder | None,
     *,
     cache: Path | None = None,
-    kind: Kind = "query",
 ) -> Retriever:
     """Make a retriever whose queries are texts, or vectors where there is no encoder.
 
@@ -35,14 +34,13 @@ def dense(
       theta: tool embeddings [I, d], of the encoder's width.
       encoder: encodes queries; None: the queries are vectors.
       cache: folder for the queries' vectors; None keeps nothing.
-      kind: selects the prefix that the encoder puts before queries.
     """
     by_vector = inner_product(name, theta)
     if encoder is None:
         return by_vector
 
     def read(texts):
-        return by_vector.read(encode(encoder, texts, kind=kind, cache=cache, progress=False))
+        return by_vector.read(encode(encoder, texts, kind="query", cache=cache, progress=False))
 
     return by_vector._replace(read=read, encoder=encoder, reads="texts")
 

@@ -65,7 +65,6 @@ def by_language_model(
     texts: Sequence[str],
     documents: Sequence[str],
     *,
-    words: int = rankgpt.WORDS,
     prompt: Prompt = rankgpt.PROMPT,
 ) -> Selector:
     """Make a selector of RankGPT: the first of its order, or of the slate without a valid answer.
@@ -74,15 +73,12 @@ def by_language_model(
       chat: the language model.
       texts: the N queries.
       documents: the I documents.
-      words: that each document is cut to.
       prompt: the text of the questions.
     """
 
     def select(queries, items):
         questions = [
-            rankgpt.question(
-                texts[query], [documents[i] for i in slate], words=words, prompt=prompt
-            )
+            rankgpt.question(texts[query], [documents[i] for i in slate], prompt=prompt)
             for query, slate in zip(queries, items, strict=True)
         ]
         parse = partial(rankgpt.read_order, n=items.shape[1])
