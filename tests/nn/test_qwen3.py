@@ -12,9 +12,9 @@ from safetensors.numpy import save_file
 
 from jaxret.nn import qwen3
 from jaxret.nn.backbone import Backbone, read_backbone
-from jaxret.nn.decoder_block import angles, turn
 from jaxret.nn.layers import last_pool
 from jaxret.nn.placement import device_bytes, memory_report, placed
+from jaxret.nn.qwen3 import angles, turn
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from jaxret.runtime import sharding
 from tests.meshes import abstract_mesh
