@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxret.nn.block import Block, run_blocks
+from jaxret.nn.block import Block, Context, run_blocks
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
 from jaxret.nn.config_json import read_json, read_sizes, require_settings
 from jaxret.nn.layers import INIT, Compute, norm
@@ -92,7 +92,7 @@ class Bert(Network):
         self.position = embed(config.max_positions)
         self.token_type = embed(config.type_vocab)
         self.norm = norm(config.hidden, config.eps, rngs)
-        self.compute = compute
+        self.config, self.compute = config, compute
         blocks = (Block(config, compute, rngs=rngs) for _ in range(config.layers))
         self.blocks = nnx.Dict({str(i): block for i, block in enumerate(blocks)})
 
@@ -108,33 +108,36 @@ class Bert(Network):
     def inject(
         self,
         vectors: Float[Array, "B L H"],
-        positions: Int[Array, "B L"] | None,
+        positions: Int[Array, "B L"],
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
         """Add the embeddings of positions and types to vectors, and normalise the sums.
 
         Args:
           vectors: token embeddings or other vectors [B, L, H].
-          positions: positions in the sequence [B, L], from 0; None: no embedding of positions.
+          positions: positions in the sequence [B, L], from 0.
           types: [B, L], 0, and 1 in the second text of a pair; None: 0.
 
         Returns:
           Inputs of the first block [B, L, H].
         """
         fixed = self.token_type.embedding[:1][None] if types is None else self.token_type(types)
-        if positions is not None:
-            fixed = self.position(positions) + fixed
-        return self.norm(vectors + fixed)
+        return self.norm(vectors + (self.position(positions) + fixed))
 
     def run(
         self,
         x: Float[Array, "B L H"],
         mask: Bool[Array, "B L"],
-        positions: Int[Array, "B L"] | None = None,  # contained in x already
+        positions: Int[Array, "B L"] | None = None,
         *,
         key: PRNGKey | None = None,
     ) -> Float[Array, "B L H"]:
-        length, limit = x.shape[1], self.position.num_embeddings
+        length, limit = x.shape[1], self.config.max_positions
         if length > limit:  # embeddings beyond the limit would be NaN
             raise ValueError(f"a sequence may have {limit} positions (max_positions), got {length}")
-        return run_blocks(self.blocks, x, mask, self.compute, key=key)
+        context = self.context(jnp.arange(length)[None] if positions is None else positions)
+        return run_blocks(self.blocks, x, mask, self.compute, context, key=key)
+
+    def context(self, positions: Int[Array, "B L"]) -> Context:
+        """Return further inputs of every block: none, since x contains the positions."""
+        return ()

@@ -149,12 +149,6 @@ class Deberta(Network):
         """Embed tokens; positions enter only in `run`, and V3 has no token types."""
         return self.norm(self.word(ids))
 
-    def inject(
-        self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
-    ) -> Float[Array, "B L H"]:
-        """Return the vectors unchanged, without a norm."""
-        return vectors
-
     def run(
         self,
         x: Float[Array, "B L H"],

@@ -19,13 +19,13 @@ from typing import Any, Self
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from jaxret.nn.block import Block, Context, run_blocks
+from jaxret.nn.bert import Bert
+from jaxret.nn.block import Block, Context
 from jaxret.nn.checkpoints import KeyTable, linear_keys, norm_keys
 from jaxret.nn.config_json import read_json, read_sizes, require_settings
 from jaxret.nn.layers import INIT, Compute, norm
-from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
 
 FIRST = 2  # row of the first position, after the padding's number, 1
@@ -33,20 +33,17 @@ BUCKETS = 32  # buckets of distances, half of them in each direction
 FARTHEST = 128  # larger distances share one bucket
 
 _LAYER = r"encoder\.layer\.(\d+)\."
-_ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
+_ATTENTION = _LAYER + r"attention\.attn\."
 
 #: Names in a HuggingFace checkpoint -> paths in our parameters; see `checkpoints.convert`.
 KEYS: KeyTable = {
     r"embeddings\.(word|position)_embeddings\.weight": (r"\1/embedding", False),
     **norm_keys(r"embeddings\.LayerNorm", "norm"),
     r"encoder\.relative_attention_bias\.weight": ("relative/embedding", False),
-    **{
-        pattern: target
-        for own, published in _ATTENTION.items()
-        for pattern, target in linear_keys(
-            _LAYER + rf"attention\.attn\.{published}", rf"blocks/\1/{own}"
-        ).items()
-    },
+    **linear_keys(_ATTENTION + "q", r"blocks/\1/query"),
+    **linear_keys(_ATTENTION + "k", r"blocks/\1/key"),
+    **linear_keys(_ATTENTION + "v", r"blocks/\1/value"),
+    **linear_keys(_ATTENTION + "o", r"blocks/\1/out"),
     **norm_keys(_LAYER + r"attention\.LayerNorm", r"blocks/\1/attention_norm"),
     **linear_keys(_LAYER + r"intermediate\.dense", r"blocks/\1/up"),
     **linear_keys(_LAYER + r"output\.dense", r"blocks/\1/down"),
@@ -109,8 +106,8 @@ def buckets(farthest: int) -> Int[np.ndarray, "2*farthest+1"]:
     return (half * (distance > 0) + np.where(size < near, size, shared)).astype(np.int32)
 
 
-class MPNet(Network):
-    """Embeddings, biases and a stack of blocks."""
+class MPNet(Bert):
+    """A BERT with biases in place of token types."""
 
     def __init__(self, config: MPNetConfig, compute: Compute, *, rngs: nnx.Rngs):
         def embed(rows, width):
@@ -124,38 +121,20 @@ class MPNet(Network):
         blocks = (BiasedBlock(config, compute, rngs=rngs) for _ in range(config.layers))
         self.blocks = nnx.Dict({str(i): block for i, block in enumerate(blocks)})
 
-    def embed(
+    def inject(
         self,
-        ids: Int[Array, "B L"],
-        positions: Int[Array, "B L"] | None = None,
+        vectors: Float[Array, "B L H"],
+        positions: Int[Array, "B L"],
         types: Int[Array, "B L"] | None = None,
     ) -> Float[Array, "B L H"]:
-        """Embed tokens; ``types`` are ignored, since MPNet has none."""
-        positions = jnp.arange(ids.shape[1])[None] if positions is None else positions
-        return self.inject(self.word(ids), positions)
+        """Add the embeddings of positions; ``types`` are ignored, since MPNet has none."""
+        return self.norm(vectors + self.position(FIRST + positions))
 
-    def inject(
-        self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
-    ) -> Float[Array, "B L H"]:
-        placed = vectors if positions is None else vectors + self.position(FIRST + positions)
-        return self.norm(placed)
-
-    def run(
-        self,
-        x: Float[Array, "B L H"],
-        mask: Bool[Array, "B L"],
-        positions: Int[Array, "B L"] | None = None,
-        *,
-        key: PRNGKey | None = None,
-    ) -> Float[Array, "B L H"]:
-        length, limit = x.shape[1], self.config.max_positions
-        if length > limit:  # embeddings beyond the limit would be NaN
-            raise ValueError(f"a sequence may have {limit} positions (max_positions), got {length}")
-        places = jnp.arange(length)[None] if positions is None else positions
-        distances = places[:, None, :] - places[:, :, None]  # [1 or B, L, L]
+    def context(self, positions: Int[Array, "B L"]) -> Context:
+        """Return the bias of each pair of tokens and each head [1 or B, heads, L, L]."""
+        distances = positions[:, None, :] - positions[:, :, None]
         rows = jnp.asarray(buckets(FARTHEST))[jnp.clip(distances, -FARTHEST, FARTHEST) + FARTHEST]
-        bias = jnp.moveaxis(self.relative(rows), -1, 1)
-        return run_blocks(self.blocks, x, mask, self.compute, (bias,), key=key)
+        return (jnp.moveaxis(self.relative(rows), -1, 1),)
 
 
 class BiasedBlock(Block):

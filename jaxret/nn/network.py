@@ -56,20 +56,20 @@ class Network(nnx.Module):
           Inputs of the first block [B, L, H].
         """
 
-    @abstractmethod
     def inject(
-        self, vectors: Float[Array, "B N H"], positions: Int[Array, "B N"] | None
+        self, vectors: Float[Array, "B N H"], positions: Int[Array, "B N"]
     ) -> Float[Array, "B N H"]:
         """Embed vectors that are not tokens, such as tools, for the first block.
 
         Args:
           vectors: vectors of the width of the network [B, N, H].
           positions: positions in the sequence [B, N], from 0, of which BERT and MPNet add the
-            embeddings; None: no embeddings.
+            embeddings; the others return the vectors unchanged.
 
         Returns:
           Inputs of the first block [B, N, H].
         """
+        return vectors
 
     @abstractmethod
     def run(

@@ -163,12 +163,6 @@ class Qwen3(Network):
         """Embed tokens; positions enter only in `run`, and there are no token types."""
         return self.word(ids).astype(jnp.float32)
 
-    def inject(
-        self, vectors: Float[Array, "B L H"], positions: Int[Array, "B L"] | None
-    ) -> Float[Array, "B L H"]:
-        """Return the vectors unchanged."""
-        return vectors
-
     def run(
         self,
         x: Float[Array, "B L H"],
