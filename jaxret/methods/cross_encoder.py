@@ -32,7 +32,7 @@ from jaxret.nn.functional import Module
 from jaxret.nn.tensor_files import load_safetensors
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import pair, reader
-from jaxret.runtime.validate import require, require_one_of
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
@@ -63,7 +63,6 @@ class Config(TrainingConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        require_one_of("pool", self.pool, ("mean", "context"))
         for field in ("document_limit", "validated"):
             require(field, getattr(self, field), ">= 1", lambda n: n >= 1)
         require("candidates", self.candidates, ">= 2", lambda n: n >= 2)

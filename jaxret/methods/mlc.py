@@ -29,7 +29,6 @@ from jaxret.nn.functional import Module
 from jaxret.nn.layers import mean_pool
 from jaxret.retrieval.retriever import Retriever
 from jaxret.retrieval.tokens import reader
-from jaxret.runtime.validate import require_one_of
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
@@ -39,8 +38,6 @@ from jaxret.training.store import Hooks
 from jaxret.types import Params, PRNGKey
 
 LOSSES = {"softmax_ce": losses.softmax_ce, "bce": losses.multi_label_bce}
-HEADS = ("tool2vec", "random")
-POOLS = ("mean", "context")
 SCALE = 20.0  # scale of the first logits, as multiples of the cosine
 
 
@@ -57,12 +54,6 @@ class Config(TrainingConfig):
     objective: Literal["softmax_ce", "bce"] = "softmax_ce"  # as in the reference; bce: the paper's
     limit: int = 96
     learning_rate: float = 2e-4
-
-    def __post_init__(self):
-        super().__post_init__()
-        require_one_of("pool", self.pool, POOLS)
-        require_one_of("head", self.head, HEADS)
-        require_one_of("objective", self.objective, LOSSES)
 
 
 def fit(

@@ -27,10 +27,10 @@ from jaxret.methods.common import FirstStage, reranking_scores, trained, words
 from jaxret.methods.tool2vec import embeddings, own_left_out, tool2vec_stage
 from jaxret.nn.backbone import shallow, shallower
 from jaxret.nn.functional import Module
-from jaxret.nn.refiner import PLACES, PROJECTIONS, Places, Projection, refiner
+from jaxret.nn.refiner import Places, Projection, refiner
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import reader
-from jaxret.runtime.validate import require, require_one_of
+from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
@@ -38,8 +38,6 @@ from jaxret.training.config import TrainingConfig
 from jaxret.training.loop import Objective
 from jaxret.training.store import Hooks
 from jaxret.types import Params
-
-TOOLS = ("tool2vec", "documents")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +64,6 @@ class Config(TrainingConfig):
     def __post_init__(self):
         super().__post_init__()
         require("candidates", self.candidates, ">= 1", lambda n: n >= 1)
-        require_one_of("tools", self.tools, TOOLS)
-        require_one_of("places", self.places, PLACES)
-        require_one_of("projection", self.projection, PROJECTIONS)
 
 
 def fit(

@@ -80,7 +80,6 @@ PROMPTS = Path(__file__).parent / "prompts"
 #: The position of the instruction: in front of the query, or on a line of its own.
 PLACES = {"query": "tool_rank.txt", "line": "tool_rank_instructed.txt"}
 THINKING = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
-HARD = ("candidates", "random")
 _HOLE, _QUERY = "\0", "\1"  # characters that are in no text
 
 Place = Literal["query", "line"]
@@ -122,8 +121,6 @@ class Config(TrainingConfig):
     def __post_init__(self):
         super().__post_init__()
         require_one_of("weights", self.weights, RERANKERS)
-        require_one_of("hard", self.hard, HARD)
-        require_one_of("place", self.place, PLACES)
         read_prompt(self.prompt, self.place)
         word_dropout.check(self.drop_words)
         counts = ("candidates", "negatives", "redraws", "document_limit", "pairs", "validated")

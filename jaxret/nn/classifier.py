@@ -28,7 +28,7 @@ from jaxret.nn.mpnet import MPNet
 from jaxret.nn.network import Network
 from jaxret.types import PRNGKey
 
-Pool = Literal["context", "mean"]
+Pool = Literal["mean", "context"]
 
 
 class Context(NamedTuple):
@@ -62,10 +62,8 @@ def classifier(
       compute: dtype of the matrix products, checkpointing and dropout.
 
     Raises:
-      ValueError: if the pool is unknown, or "context" with a causal backbone such as Qwen3.
+      ValueError: for the pool "context" with a causal backbone such as Qwen3.
     """
-    if pool not in ("context", "mean"):
-        raise ValueError(f"pool must be 'context' or 'mean', got {pool!r}")
     if pool == "context" and backbone.module not in CONTEXTS:
         kind = backbone.module.__name__
         raise ValueError(

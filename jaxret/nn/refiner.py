@@ -32,13 +32,10 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.functional import Module, functionalize
 from jaxret.nn.layers import Compute, fold, linear
-from jaxret.runtime.validate import require_one_of
 from jaxret.types import PRNGKey
 
 Places = Literal["shared", "rank", "reference"]
-PLACES = ("shared", "rank", "reference")
 Projection = Literal["identity", "normal"]
-PROJECTIONS = ("identity", "normal")
 DEVIATION = 0.2  # deviation of the projection's initial weights
 
 
@@ -64,12 +61,7 @@ def refiner(
         there, "reference" after the padding.
       projection: initial projection of the tools' vectors: "identity" or random ("normal").
       compute: dtypes, checkpointing, dropout. The reference trains without dropout.
-
-    Raises:
-      ValueError: if ``places`` or ``projection`` is unknown.
     """
-    require_one_of("places", places, PLACES)
-    require_one_of("projection", projection, PROJECTIONS)
     return functionalize(
         lambda rngs: Refiner(backbone, width, places, projection, compute, rngs=rngs)
     )

@@ -7,7 +7,7 @@ Each method's ``Config`` adds fields and sets defaults:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import optax
 
@@ -52,8 +52,10 @@ class TrainingConfig:
         for name in ("warmup", "weight_decay"):
             require(name, getattr(self, name), ">= 0", lambda x: x >= 0)
         require("clip", self.clip, "None or > 0", lambda x: x is None or x > 0)
-        require_one_of("schedule", self.schedule, SCHEDULES)
         _ = self.compute  # refuses dtype and dropout
+        for name, kind in get_type_hints(type(self)).items():
+            if get_origin(kind) is Literal:
+                require_one_of(name, getattr(self, name), get_args(kind))
 
     @property
     def compute(self) -> Compute:

@@ -57,8 +57,3 @@ def test_dropout_reaches_the_pooled_vector():
     np.testing.assert_allclose(kept, np.round(kept), atol=1e-5)
     np.testing.assert_allclose(kept.mean(), 6, atol=5 * (3 / 2000) ** 0.5)
     np.testing.assert_allclose(kept.var(), 3, rtol=0.2)
-
-
-def test_an_unknown_pool_is_refused():
-    with pytest.raises(ValueError, match="pool must be 'context' or 'mean', got 'cls'"):
-        classifier(BACKBONES["bert"], 5, pool="cls")

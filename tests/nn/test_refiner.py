@@ -1,14 +1,17 @@
 """ToolRefiner's network: the inputs on which its logits depend, and the irrelevant ones."""
 
+from typing import get_args
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxret.nn.layers import Compute
-from jaxret.nn.refiner import PLACES, PROJECTIONS, STARTS, positions, refiner
+from jaxret.nn.refiner import STARTS, Places, positions, refiner
 from tests.tiny import BACKBONES, NAMES, method, weights
 
+PLACES = get_args(Places)
 RNG = np.random.default_rng(0)
 LENGTHS = (7, 12, 16)
 TEXTS = [RNG.integers(4, 24, length) for length in LENGTHS]
@@ -110,8 +113,7 @@ def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
 
 def test_both_initial_projections_scale_vectors_equally_and_identity_keeps_directions():
     kernels = {
-        name: np.asarray(STARTS[name](jax.random.key(0), (200, 64), jnp.float32))
-        for name in PROJECTIONS
+        name: np.asarray(STARTS[name](jax.random.key(0), (200, 64), jnp.float32)) for name in STARTS
     }
     for kernel in kernels.values():
         lengths = np.linalg.norm(kernel[:64], axis=1)  # lengths of mapped unit vectors
@@ -145,11 +147,7 @@ def test_bfloat16_keeps_float32_parameters_and_logits(name):
     assert (got.shape, got.dtype) == ((3, 6), jnp.float32)
 
 
-def test_wrong_settings_and_inputs_are_refused():
-    with pytest.raises(ValueError, match=r"places must be one of .*, got 'first'"):
-        refiner(BACKBONES["bert"], 5, places="first")
-    with pytest.raises(ValueError, match=r"projection must be one of .*, got 'none'"):
-        refiner(BACKBONES["bert"], 5, projection="none")
+def test_more_candidates_than_positions_are_refused():
     network = refiner(BACKBONES["bert"], 5)
     tools = np.ones((3, 36, 5), np.float32)
     with pytest.raises(ValueError, match=r"may have 48 positions \(max_positions\), got 52"):
