@@ -122,7 +122,7 @@ class Config(TrainingConfig):
         super().__post_init__()
         require_one_of("weights", self.weights, RERANKERS)
         read_prompt(self.prompt, self.place)
-        word_dropout.check(self.drop_words)
+        require("drop_words", self.drop_words, "in 0 .. 1", lambda share: 0 <= share <= 1)
         counts = ("candidates", "negatives", "redraws", "document_limit", "pairs", "validated")
         for field in counts:
             require(field, getattr(self, field), ">= 1", lambda n: n >= 1)
@@ -267,11 +267,7 @@ def verdicts(
       drop_words: largest share of a query's words that is dropped, anew in each batch; ours.
       size: examples per batch.
       seed: seed of the order.
-
-    Raises:
-      ValueError: for a share of words outside 0 .. 1.
     """
-    word_dropout.check(drop_words)
     kept = word_dropout.frame(heads)
     rows, columns = np.nonzero(pairs[:, 1:] >= 0)
     query, tool = pairs[rows, 0], pairs[rows, 1 + columns]

@@ -23,7 +23,6 @@ from jaxtyping import Array, Float, Int
 from jaxret.runtime import distributed, sharding
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.tracking import NoopTracker, Tracker
-from jaxret.runtime.validate import require
 from jaxret.training.batches import Batches
 from jaxret.types import Params, PRNGKey
 
@@ -89,9 +88,8 @@ def train_step(
       compiled program.
 
     Raises:
-      ValueError: if ``accumulate`` is below 1, and, by the update, if it does not divide the batch.
+      ValueError: by the update, if ``accumulate`` does not divide the batch.
     """
-    require("accumulate", accumulate, "at least 1", lambda parts: parts >= 1)
 
     def joint(params, frozen, batch, key):
         return loss(params if frozen is None else (params, frozen), batch, key)
@@ -162,9 +160,9 @@ def fit(
       state: from `start`; its arrays are donated.
       step: from `train_step`; it is compiled here.
       batches: from `jaxret.training.batches.shuffled`.
-      steps: the number of updates.
+      steps: the number of updates, at least 1.
       validate: maps parameters to metrics; the first metric is the score, higher is better.
-      every: updates between two validations. A run can be interrupted after each validation.
+      every: updates between two validations, at least 1. A run can be interrupted after each.
       frozen: parameters that the loss needs and that are not trained, such as those under an
         adapter. Checkpoints leave them out.
       resumable: runs and saves the chunks: `jaxret.runtime.checkpoint.run_chunks` with its first
@@ -179,11 +177,8 @@ def fit(
       the last state and the best parameters; of equal scores the earliest wins.
 
     Raises:
-      ValueError: if ``steps`` or ``every`` is below 1.
       FloatingPointError: after the first chunk whose loss is not finite, naming its steps.
     """
-    require("steps", steps, "at least 1", lambda n: n >= 1)
-    require("every", every, "at least 1", lambda n: n >= 1)
     tracker = NoopTracker() if tracker is None else tracker
     placed, frozen = _place(state, mesh), _place(frozen, mesh)
     # Without the shardings of the outputs XLA chooses its own, and compiles again for them.
