@@ -9,7 +9,7 @@ Letters: n texts, B texts in a batch, L tokens per text, H hidden width, d width
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 from tokenizers import Tokenizer  # the same tokens as AutoTokenizer, which takes seconds to import
 
 from jaxret.encoders.fetch import ARCHIVES, fetched_folder
@@ -38,13 +38,13 @@ DType: TypeAlias = Literal["float32", "bfloat16"]
 
 @lru_cache
 def _compiled(network: Module, pooling: Pooling, width: int) -> Callable[..., Float[Array, "B d"]]:
-    """Compile `TextEncoder.embed`, once for all encoders of a network."""
-    return jax.jit(partial(_embed, network, pooling, width))
+    """Compile the function from tokens to unit vectors, once for all encoders of a network."""
 
+    def embed(params, ids, mask):
+        pooled = POOLINGS[pooling](network.apply(params, ids, mask), mask)[:, :width]
+        return pooled / jnp.linalg.norm(pooled, axis=-1, keepdims=True)
 
-def _embed(network, pooling, width, params, ids, mask):
-    pooled = POOLINGS[pooling](network.apply(params, ids, mask), mask)[:, :width]
-    return pooled / jnp.linalg.norm(pooled, axis=-1, keepdims=True)
+    return jax.jit(embed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,21 +72,6 @@ class TextEncoder:
         """
         backbone, weights = shallow(self.backbone, self.params, layers)
         return replace(self, backbone=backbone, weights=weights, sha256=None)
-
-    def embed(
-        self, params: Params, ids: Int[Array, "B L"], mask: Bool[Array, "B L"]
-    ) -> Float[Array, "B d"]:
-        """Embed tokens, as a pure, differentiable function that is not compiled.
-
-        Args:
-          params: parameters of the network.
-          ids: token numbers [B, L], padded.
-          mask: [B, L], False for padding.
-
-        Returns:
-          Unit vectors [B, d].
-        """
-        return _embed(self.network, self.spec.pooling, self.width, params, ids, mask)
 
     def pool(self, hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B d"]:
         """Pool hidden states, and cut the vectors to width d.
@@ -132,6 +117,7 @@ class TextEncoder:
 
     @cached_property
     def compiled(self) -> Callable[..., Float[Array, "B d"]]:
+        """The program from (params, ids, mask) to unit vectors."""
         return _compiled(self.network, self.spec.pooling, self.width)
 
     @cached_property
