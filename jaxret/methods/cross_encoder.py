@@ -31,7 +31,7 @@ from jaxret.nn.classifier import Pool, classifier, classifier_keys
 from jaxret.nn.functional import Module
 from jaxret.nn.tensor_files import load_safetensors
 from jaxret.retrieval.retriever import Reranker, Retriever
-from jaxret.retrieval.tokens import pair, reader
+from jaxret.retrieval.tokens import features, pair, reader
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training import losses
@@ -274,12 +274,11 @@ def judgement(
         shown[example, : len(items)] = items
 
     def collate(examples):
-        ids, mask = pad([tokens[row] for row in rows[examples]], COARSE)
-        return {"ids": ids, "mask": mask, "candidates": shown[examples]}
+        texts = features([tokens[row] for row in rows[examples]])
+        return texts | {"candidates": shown[examples]}
 
     def loss(params, batch, key):
-        features = {"ids": batch["ids"], "mask": batch["mask"]}
-        scores = score(params, features, batch["candidates"], key=key)
+        scores = score(params, batch, batch["candidates"], key=key)
         scores = jnp.where(batch["candidates"] >= 0, scores, -jnp.inf)
         right = jnp.zeros((len(scores), 1), jnp.int32)  # the right tool is in the first column
         return losses.softmax_ce(scores, right), {}

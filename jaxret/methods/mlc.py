@@ -21,14 +21,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from jaxret.encoders import TextEncoder
-from jaxret.encoders.padding import COARSE, pad
+from jaxret.encoders.padding import pad
 from jaxret.methods.common import trained, words
 from jaxret.methods.tool2vec import embeddings
 from jaxret.nn.classifier import Pool, classifier
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import mean_pool
 from jaxret.retrieval.retriever import Retriever
-from jaxret.retrieval.tokens import reader
+from jaxret.retrieval.tokens import features, reader
 from jaxret.task import Task
 from jaxret.training import losses
 from jaxret.training.batches import Tokens, shuffled
@@ -201,8 +201,7 @@ def classification(
     """
 
     def collate(rows):
-        ids, mask = pad([tokens[row] for row in rows], COARSE)
-        return {"ids": ids, "mask": mask, "labels": labels[rows]}
+        return features([tokens[row] for row in rows]) | {"labels": labels[rows]}
 
     def batch_loss(params, batch, key):
         logits = network.apply(params, batch["ids"], batch["mask"], key=key)

@@ -22,14 +22,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxret.encoders import TextEncoder
-from jaxret.encoders.padding import COARSE, pad
 from jaxret.methods.common import FirstStage, reranking_scores, trained, words
 from jaxret.methods.tool2vec import embeddings, own_left_out, tool2vec_stage
 from jaxret.nn.backbone import shallow, shallower
 from jaxret.nn.functional import Module
 from jaxret.nn.refiner import Places, Projection, refiner
 from jaxret.retrieval.retriever import Reranker, Retriever
-from jaxret.retrieval.tokens import reader
+from jaxret.retrieval.tokens import features, reader
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.training import losses
@@ -254,16 +253,13 @@ def refinement(
     shown = _with_missing(candidates, labels) if inject_missing else candidates
 
     def collate(rows):
-        ids, mask = pad([tokens[row] for row in rows], COARSE)
         some, right = shown[rows], labels[rows]
         vectors = tools[np.maximum(some, 0)]
         if own is not None:
             matches = (some[:, :, None] == right[:, None, :]) & (right >= 0)[:, None, :]
             query, column, label = np.nonzero(matches)
             vectors[query, column] = own(rows)[query, label]
-        return {
-            "ids": ids,
-            "mask": mask,
+        return features([tokens[row] for row in rows]) | {
             "labels": right,
             "candidates": some,
             "prior": given[rows],

@@ -57,7 +57,7 @@ from jaxret.nn.layers import Compute
 from jaxret.nn.placement import memory_report
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from jaxret.retrieval.retriever import Reranker, Retriever
-from jaxret.retrieval.tokens import pair
+from jaxret.retrieval.tokens import features, pair
 from jaxret.runtime.validate import require, require_one_of
 from jaxret.task import Task
 from jaxret.training import losses, negatives, word_dropout
@@ -211,7 +211,7 @@ def build(config: Config, params: Params, encoder: TextEncoder | None, name: str
       FileNotFoundError: if the checkpoint that training started from is not found.
     """
     model, question = _model(config)
-    read, score = _reader(question), _scorer(model.network(question), config.pairs)
+    read, score = question.read, _scorer(model.network(question), config.pairs)
     return Reranker(name=name, read=read, params=params, score=score, config=config)
 
 
@@ -318,6 +318,10 @@ class Verdict(NamedTuple):
         """Return the tokens of each query's question up to the document."""
         cut = self._cut(queries, self.query_limit)
         return self.tokens([self.text(query, _HOLE).partition(_HOLE)[0] for query in cut])
+
+    def read(self, queries: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return ``ids [B, L]`` and ``mask [B, L]`` of the heads of queries."""
+        return features(self.heads(queries))
 
     def tails(self, documents: Sequence[str]) -> list[list[int]]:
         """Return the tokens of the question from each document on."""
@@ -489,18 +493,8 @@ def reranker(
     ids, mask = pad(question.tails(documents), COARSE)
     table = (jnp.asarray(ids), jnp.asarray(mask))
     return Reranker(
-        name=name, read=_reader(question), params=(params, table), score=_scorer(network, pairs)
+        name=name, read=question.read, params=(params, table), score=_scorer(network, pairs)
     )
-
-
-def _reader(question: Verdict) -> Callable[[Sequence[str]], dict[str, np.ndarray]]:
-    """Make the function from queries to ``ids [B, L]`` and ``mask [B, L]`` of their heads."""
-
-    def read(texts):
-        ids, mask = pad(question.heads(texts), COARSE)
-        return {"ids": ids, "mask": mask}
-
-    return read
 
 
 def _scorer(network: Module, pairs: int) -> Callable[..., Float[Array, "B k"]]:

@@ -13,24 +13,22 @@ from jaxret.encoders import TextEncoder
 from jaxret.encoders.padding import COARSE, pad
 
 
+def features(tokens: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
+    """Pad the token numbers of B texts to ``ids`` and ``mask``, both [B, L]."""
+    ids, mask = pad(tokens, COARSE)
+    return {"ids": ids, "mask": mask}
+
+
 def reader(
     encoder: TextEncoder, limit: int | None
 ) -> Callable[[Sequence[str]], dict[str, np.ndarray]]:
-    """Make the function from queries to ``ids [B, L]`` and ``mask [B, L]``.
+    """Make the ``read`` of a retriever or reranker: the `features` of queries.
 
     Args:
       encoder: for the tokens.
       limit: tokens that a query is cut to; None: the encoder's.
-
-    Returns:
-      the ``read`` of a retriever or reranker.
     """
-
-    def read(texts):
-        ids, mask = pad(encoder.tokens(texts, kind="query", limit=limit), COARSE)
-        return {"ids": ids, "mask": mask}
-
-    return read
+    return lambda texts: features(encoder.tokens(texts, kind="query", limit=limit))
 
 
 def pair(
