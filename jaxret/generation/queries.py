@@ -204,12 +204,12 @@ def batch_questions(
         random = np.random.default_rng([settings.seed, len(before), slot])
         rows = draw_tools(random, counts, settings.offered, coverage=settings.coverage)
         offered = [names[row] for row in rows]
-        messages = write_question(
-            {name: tools[name] for name in offered},
-            draw_examples(random, pool, settings.examples),
-            fewest=settings.fewest,
-            most=settings.most,
-            prompt=prompt,
+        shown = random.choice(len(pool), min(settings.examples, len(pool)), replace=False)
+        messages = prompt.messages(
+            fewest=str(settings.fewest),
+            most=str(settings.most),
+            examples="\n".join(pool[i].example() for i in shown) or "(none)",
+            tools="\n".join(f"{i}. {tool}: {tools[tool]}" for i, tool in enumerate(offered, 1)),
         )
         questions.append((offered, messages))
     return questions
@@ -239,32 +239,6 @@ def descriptions(tools: Mapping[str, Document], *, words: int = 60) -> dict[str,
         tool: shorten(name_description(document).removeprefix(f"{names[tool]}: "), words)
         for tool, document in tools.items()
     }
-
-
-def write_question(
-    offered: Mapping[str, str],
-    examples: Sequence[Draft],
-    *,
-    fewest: int,
-    most: int,
-    prompt: Prompt = OURS.write,
-) -> list[dict[str, str]]:
-    """Build the question for a query.
-
-    Args:
-      offered: descriptions of T tools by id.
-      examples: good answers.
-      fewest: smallest number of functions of a query.
-      most: largest number of functions of a query.
-      prompt: the text of the question.
-    """
-    lines = [f"{i}. {tool}: {about}" for i, (tool, about) in enumerate(offered.items(), start=1)]
-    return prompt.messages(
-        fewest=str(fewest),
-        most=str(most),
-        examples="\n".join(example.example() for example in examples) or "(none)",
-        tools="\n".join(lines),
-    )
 
 
 def write_schema(offered: Sequence[str], *, fewest: int, most: int) -> Schema:
@@ -360,35 +334,15 @@ def draw_tools(
     Args:
       random: the generator of the question.
       used: number of accepted queries of each tool [I].
-      n: number of tools to draw.
+      n: number of tools to draw, in 1 .. I.
       coverage: tools are drawn with probabilities proportional to ``(1 + used) ** -coverage``. 0 is
-        uniform; larger values favour tools with few queries.
+        uniform; larger values favour tools with few queries. Not negative.
 
     Returns:
       Positions [n].
-
-    Raises:
-      ValueError: n is not in 1 .. I, or coverage is negative.
     """
-    require("n", n, f"in [1, {len(used)}], the size of the catalogue", lambda x: 0 < x <= len(used))
-    require("coverage", coverage, ">= 0", lambda x: x >= 0)
     weights = (1.0 + used) ** -float(coverage)
     return random.choice(len(used), n, replace=False, p=weights / weights.sum())
-
-
-def draw_examples(random: np.random.Generator, pool: Sequence, n: int) -> list:
-    """Draw at most n examples uniformly, without replacement; the paper draws 5 (section 3).
-
-    Args:
-      random: the generator; it is advanced.
-      pool: the examples to choose from.
-      n: how many, or all if the pool has fewer.
-
-    Returns:
-      the examples, in the order drawn.
-    """
-    chosen = random.choice(len(pool), min(n, len(pool)), replace=False)
-    return [pool[i] for i in chosen]
 
 
 def _iterate(
