@@ -210,17 +210,6 @@ def judge_question(
     return prompt.messages(document=documentation(document), profile=text)
 
 
-def claim_question(document: Document, claim: str, prompt: Prompt = OURS.claim) -> Messages:
-    """Build the question whether the documentation says one sentence.
-
-    Args:
-      document: a dict or a string; an earlier profile is not shown.
-      claim: the sentence.
-      prompt: the text of the question.
-    """
-    return prompt.messages(document=documentation(document), claim=claim)
-
-
 def documentation(document: Document) -> str:
     """Return the original documentation as JSON, cut at `MAX_CHARACTERS`.
 
@@ -419,7 +408,7 @@ def _confirmed(
         if one.profile is not None
     }
     questions = [
-        claim_question(documents[row], profile[field], prompt)
+        prompt.messages(document=documentation(documents[row]), claim=profile[field])
         for row, (profile, fields) in claimed.items()
         for field in fields
     ]

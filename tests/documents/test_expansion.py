@@ -8,7 +8,6 @@ import pytest
 from jaxret.documents import Prompts, Rules, Stages, expand_documents
 from jaxret.documents.expansion import (
     OURS,
-    claim_question,
     expand_question,
     read_draft,
     read_verdict,
@@ -417,12 +416,6 @@ def test_only_a_plain_yes_confirms():
         assert says_yes(answer) is True, answer
     for answer in ("No.", "Yes and no", "It depends", ""):
         assert says_yes(answer) is False, answer
-
-
-def test_a_question_holds_the_documentation_and_the_claim():
-    [message] = claim_question(DOCUMENTS[0], STATED)
-    assert "Does thing 0." in message["content"]
-    assert message["content"].index(STATED) > message["content"].index("Does thing 0.")
 
 
 @pytest.mark.parametrize(
