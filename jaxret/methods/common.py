@@ -104,13 +104,6 @@ class FirstStage:
         return cls(rank, [first.name, _content(*jax.tree.leaves(first.params))])
 
 
-def retrieval_scores(retriever: Retriever, validation: Task) -> dict[str, float]:
-    """Return mean recall and nDCG of a retriever at `CUTS`, recall at the smallest cut first."""
-    texts = words(validation, retriever.name, ["texts"]).texts
-    found = search(retriever, texts, min(KEPT, retriever.items), progress=False)
-    return scores(found, validation)
-
-
 def reranking_scores(reranker: Reranker, validation: Task, first: Ranking) -> dict[str, float]:
     """Return mean recall and nDCG of a reranker at `CUTS`, recall at the smallest cut first.
 
@@ -177,9 +170,10 @@ def trained(
 
     def validate(params):
         made = model(params)
-        if isinstance(made, Retriever):
-            return retrieval_scores(made, validation)
-        return reranking_scores(made, validation, given())
+        if isinstance(made, Reranker):
+            return reranking_scores(made, validation, given())
+        texts = words(validation, made.name, ["texts"]).texts
+        return scores(search(made, texts, min(KEPT, made.items), progress=False), validation)
 
     own, settings = None, {}
     if folder is not None:
