@@ -9,7 +9,7 @@ Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 from flax import nnx
@@ -21,23 +21,10 @@ from jaxret.types import PRNGKey
 Context: TypeAlias = tuple[Any, ...]  # arrays, or None
 
 
-class Sizes(Protocol):
-    """The sizes that a block reads from a configuration."""
-
-    @property
-    def hidden(self) -> int: ...
-    @property
-    def intermediate(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def eps(self) -> float: ...
-
-
 class Block(nnx.Module):
-    """A block, with dropout if it gets a key."""
+    """A block, with dropout if it gets a key. The config is of BERT, MPNet or DeBERTa."""
 
-    def __init__(self, config: Sizes, compute: Compute, *, rngs: nnx.Rngs):
+    def __init__(self, config: Any, compute: Compute, *, rngs: nnx.Rngs):
         width = config.hidden
         self.heads, self.rate = config.heads, compute.dropout
         self.query, self.key, self.value, self.out = (
