@@ -83,8 +83,8 @@ def encode(
     ) as bar:
         for start in range(0, len(names), SHARD):
             part, fresh = names[start : start + SHARD], {}
-            texts = encoder.tokenizer.encode_batch([todo[name] for name in part])
-            work = batches([text.ids for text in texts], TOKENS, lengths)
+            tokens = encoder.tokenizer.encode_batch([todo[name] for name in part])
+            work = batches([text.ids for text in tokens], TOKENS, lengths)
             for rows, batch in forward(encoder, work):
                 fresh |= {part[row]: vector for row, vector in zip(rows, batch, strict=True)}
                 bar.update(len(rows))
@@ -113,36 +113,24 @@ def forward(
         yield from pool.map(one, work)
 
 
-def cut_texts(encoder: TextEncoder, texts: Sequence[str]) -> list[int]:
-    """Find the texts that an encoder cuts.
-
-    Args:
-      encoder: encoder with a tokenizer.
-      texts: texts with their prefixes.
-
-    Returns:
-      The positions of the texts with more tokens than ``max_tokens``.
-    """
+def _warn_of_cut(
+    encoder: TextEncoder, texts: Sequence[str], names: Sequence[str], kind: Kind
+) -> None:
+    """Warn of texts with more tokens than ``max_tokens``."""
     most = encoder.spec.max_tokens
     few = most - encoder.tokenizer.num_special_tokens_to_add(False)
     # A token is a byte or more, so that shorter texts need not be read.
     long = [place for place, text in enumerate(texts) if len(text.encode()) > few]
-    found: list[int] = []
+    cut: list[int] = []
     for start in range(0, len(long), SHARD):
         part = long[start : start + SHARD]
         tokens = encoder.tokenizer.encode_batch([texts[place] for place in part])
-        found += [x for x, text in zip(part, tokens, strict=True) if text.overflowing]
-    return found
-
-
-def _warn_of_cut(
-    encoder: TextEncoder, texts: Sequence[str], names: Sequence[str], kind: Kind
-) -> None:
-    if cut := cut_texts(encoder, texts):
+        cut += [x for x, text in zip(part, tokens, strict=True) if text.overflowing]
+    if cut:
         first = ", ".join(repr(names[place]) for place in cut[:3])
         warnings.warn(
             f"{len(cut):,} of {len(texts):,} {kind} texts are longer than the "
-            f"{encoder.spec.max_tokens} tokens that {encoder.spec.name} reads, and are cut: "
+            f"{most} tokens that {encoder.spec.name} reads, and are cut: "
             f"{first}{', ..' if len(cut) > 3 else ''}; put what matters first, or shorten them",
             stacklevel=4,
         )
