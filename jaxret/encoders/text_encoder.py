@@ -22,13 +22,12 @@ from tokenizers import Tokenizer  # the same tokens as AutoTokenizer, which take
 
 from jaxret.encoders.fetch import ARCHIVES, fetched_folder
 from jaxret.encoders.specs import ENCODERS, EncoderSpec, Kind, Pooling
-from jaxret.nn import checkpoints, qwen3
+from jaxret.nn import checkpoints
 from jaxret.nn.backbone import Backbone, read_backbone, shallow
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute, cls_pool, last_pool, mean_pool
 from jaxret.nn.placement import memory_report
 from jaxret.nn.tensor_files import weight_files
-from jaxret.runtime.sharding import Rules
 from jaxret.runtime.validate import require
 from jaxret.types import Params
 
@@ -97,23 +96,11 @@ class TextEncoder:
             return self.weights
         if self.sha256 is not None:
             checkpoints.verify_sha256(self.directory / "model.safetensors", self.sha256)
-        return self.backbone.load(
-            self.directory, dtype=self.dtype, mesh=self.mesh, rules=self.rules
-        )
-
-    @property
-    def rules(self) -> Rules:
-        """Sharding rules of the parameters on the mesh."""
-        config = self.backbone.config
-        if self.mesh is None or not isinstance(config, qwen3.Qwen3Config):
-            return ()
-        return qwen3.tensor_parallel(config, self.mesh)
+        return self.backbone.load(self.directory, dtype=self.dtype, mesh=self.mesh)
 
     def memory(self) -> str:
         """Describe the memory that the parameters take, without reading them."""
-        return memory_report(
-            self.backbone.shapes(dtype=self.dtype, mesh=self.mesh, rules=self.rules)
-        )
+        return memory_report(self.backbone.shapes(dtype=self.dtype, mesh=self.mesh))
 
     @cached_property
     def compiled(self) -> Callable[..., Float[Array, "B d"]]:

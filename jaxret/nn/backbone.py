@@ -15,7 +15,6 @@ from jaxret.nn import bert, checkpoints, deberta, mpnet, placement, qwen3, tenso
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute
 from jaxret.nn.network import Network
-from jaxret.runtime.sharding import Rules
 from jaxret.types import Params
 
 Config = bert.BertConfig | mpnet.MPNetConfig | deberta.DebertaConfig | qwen3.Qwen3Config
@@ -41,22 +40,20 @@ class Backbone(NamedTuple):
         *,
         dtype: Literal["float32", "bfloat16"] = "float32",
         mesh: Mesh | AbstractMesh | None = None,
-        rules: Rules = (),
     ) -> Params:
         """Compute shapes, dtypes and shardings of the parameters, without allocating them.
 
         Args:
           dtype: dtype of all parameters.
-          mesh: devices of the parameters; None: the default device.
-          rules: sharding rules by path, such as `qwen3.tensor_parallel`; the rest is replicated.
+          mesh: devices of the parameters; None: the default device. Its axis ``model`` splits a
+            Qwen3 (`qwen3.tensor_parallel`); other networks are replicated.
 
         Returns:
           A tree of ``jax.ShapeDtypeStruct``, for `jaxret.nn.placement.memory_report`.
-
-        Raises:
-          ValueError: if there are rules but no mesh, or a rule splits more axes than a parameter
-            has.
         """
+        rules = ()
+        if mesh is not None and isinstance(self.config, qwen3.Qwen3Config):
+            rules = qwen3.tensor_parallel(self.config, mesh)
         return placement.placed(self.network().shapes(), dtype=dtype, mesh=mesh, rules=rules)
 
     def load(
@@ -65,7 +62,6 @@ class Backbone(NamedTuple):
         *,
         dtype: Literal["float32", "bfloat16"] = "float32",
         mesh: Mesh | None = None,
-        rules: Rules = (),
     ) -> Params:
         """Read the weights of a checkpoint, one tensor at a time.
 
@@ -73,15 +69,14 @@ class Backbone(NamedTuple):
           path: directory or file of the checkpoint (`tensor_files.load_safetensors`).
           dtype: dtype of the parameters, for any dtype of the file. bfloat16 halves the memory, for
             inference and LoRA; training all parameters needs float32.
-          mesh: devices of the parameters; None: the default device.
-          rules: sharding rules by path, such as `qwen3.tensor_parallel`; the rest is replicated.
+          mesh: devices of the parameters, as for `shapes`.
 
         Raises:
           ValueError: if tensors do not fit, or a file is damaged.
           FileNotFoundError: if files are missing.
         """
         tensors = tensor_files.load_safetensors(path)
-        shapes = self.shapes(dtype=dtype, mesh=mesh, rules=rules)
+        shapes = self.shapes(dtype=dtype, mesh=mesh)
         return checkpoints.convert(tensors, self.keys, shapes, prefix=self.prefix)
 
 

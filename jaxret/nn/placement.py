@@ -1,6 +1,6 @@
 """Shardings and memory of a large network's parameters, before they are read.
 
-    shapes = backbone.shapes(dtype="bfloat16", mesh=mesh, rules=qwen3.tensor_parallel(config, mesh))
+    shapes = backbone.shapes(dtype="bfloat16", mesh=mesh)
     print(memory_report(shapes))
 
 Parameters that are not read yet are ``jax.ShapeDtypeStruct`` with dtype and sharding, by which
@@ -32,13 +32,8 @@ def placed(
       dtype: dtype of all parameters.
       mesh: devices of the parameters; None: the default device.
       rules: sharding rules by path (`jaxret.runtime.sharding.by_path`); the rest is replicated.
-
-    Raises:
-      ValueError: if rules are given without a mesh.
     """
     if mesh is None:
-        if rules:
-            raise ValueError("rules say where on a mesh parameters go: give the mesh too")
         return jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, jnp.dtype(dtype)), shapes)
     return jax.tree.map(
         lambda s, spec: jax.ShapeDtypeStruct(

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec as P
 from safetensors.numpy import save_file
 
 from jaxret.nn import qwen3
@@ -198,9 +197,8 @@ def test_eight_devices_compute_what_one_does(vocabulary):
 def test_memory_is_what_the_shards_really_take_and_is_known_before(tmp_path):
     decoder = published(tmp_path)
     mesh = sharding.make_mesh(model=4)
-    rules = qwen3.tensor_parallel(decoder.config, mesh)
-    shapes = decoder.shapes(dtype="bfloat16", mesh=mesh, rules=rules)
-    params = decoder.load(tmp_path, dtype="bfloat16", mesh=mesh, rules=rules)
+    shapes = decoder.shapes(dtype="bfloat16", mesh=mesh)
+    params = decoder.load(tmp_path, dtype="bfloat16", mesh=mesh)
     leaves = jax.tree.leaves(params)
     for device in mesh.devices.flat:
         held = [s.data.nbytes for x in leaves for s in x.addressable_shards if s.device == device]
@@ -230,5 +228,3 @@ def test_a_mesh_that_cannot_share_the_heads_is_refused():
         qwen3.tensor_parallel(QWEN3["8B"], mesh)
     with pytest.raises(ValueError, match="needs an axis 'model', it has data"):
         qwen3.tensor_parallel(CONFIG, abstract_mesh(data=2))
-    with pytest.raises(ValueError, match="give the mesh too"):
-        placed(NETWORK.shapes(), rules=[("kernel", P("model"))])
