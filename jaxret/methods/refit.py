@@ -69,7 +69,6 @@ class SecondSearch:
     read: Callable[[Texts], Features]  # texts -> vectors
     steps: int
     config: Config
-    kept: int = KEPT  # items of a ranking
 
     def __call__(self, texts: Texts, judged: Ranking, *, progress: bool = True) -> Ranking:
         """Search again with corrected queries.
@@ -88,7 +87,7 @@ class SecondSearch:
             tau=self.config.tau,
             reranker_tau=self.config.reranker_tau,
         )
-        k = min(self.kept, len(self.theta))
+        k = min(KEPT, len(self.theta))
         catalogue = inner_product(self.name, self.theta)
         return search(catalogue, np.asarray(queries), k, progress=progress)
 
