@@ -63,15 +63,6 @@ class TextEncoder:
         """Return the encoder with other parameters, such as trained ones, without recompiling."""
         return replace(self, weights=weights, sha256=None)
 
-    def shallow(self, layers: int) -> Self:
-        """Return the encoder with only the first blocks of its network; read the weights.
-
-        Raises:
-          ValueError: if the network has fewer blocks.
-        """
-        backbone, weights = shallow(self.backbone, self.params, layers)
-        return replace(self, backbone=backbone, weights=weights, sha256=None)
-
     def pool(self, hidden: Float[Array, "B L H"], mask: Bool[Array, "B L"]) -> Float[Array, "B d"]:
         """Pool hidden states, and cut the vectors to width d.
 
@@ -220,7 +211,10 @@ def load_encoder(
         dtype=dtype,
         mesh=mesh,
     )
-    return encoder if layers is None else encoder.shallow(layers)
+    if layers is None:
+        return encoder
+    backbone, weights = shallow(backbone, encoder.params, layers)
+    return replace(encoder, backbone=backbone, weights=weights, sha256=None)
 
 
 def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:

@@ -96,9 +96,7 @@ def fit(
     """
     texts, documents, encoder = words(task, name)
     stage = tool2vec_stage(task, config.leave_out) if first is None else FirstStage.of(first)
-    backbone, weights = encoder.backbone, encoder.params
-    if config.layers is not None:
-        backbone, weights = shallow(backbone, weights, config.layers)
+    backbone, weights = shallow(encoder.backbone, encoder.params, config.layers)
     network = classifier(backbone, 1, pool=config.pool, compute=config.compute)
     params = {**network.init(jax.random.key(seed)), "backbone": weights}
     limits = {"query_limit": config.limit, "document_limit": config.document_limit}

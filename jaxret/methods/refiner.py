@@ -94,9 +94,7 @@ def fit(
     texts, _, encoder = words(task, name, ["texts", "encoder"])
     stage = tool2vec_stage(task, config.leave_out) if first is None else FirstStage.of(first)
     tools = embeddings(task) if config.tools == "tool2vec" else task.theta
-    weights = encoder.params
-    if config.layers is not None:
-        _, weights = shallow(encoder.backbone, weights, config.layers)
+    _, weights = shallow(encoder.backbone, encoder.params, config.layers)
     network = _network(encoder, tools.shape[1], config)
     params = {**network.init(jax.random.key(seed)), "backbone": weights}
     untrained = build(config, (params, tools), encoder, name)

@@ -101,13 +101,13 @@ def read_backbone(path: Path) -> Backbone:
     return Backbone(config.from_json(path), module, keys, prefix)
 
 
-def shallow(backbone: Backbone, params: Params, layers: int) -> tuple[Backbone, Params]:
+def shallow(backbone: Backbone, params: Params, layers: int | None) -> tuple[Backbone, Params]:
     """Cut a backbone to its first blocks, with the same weights.
 
     Args:
       backbone: the whole network.
       params: parameters of the network.
-      layers: number of blocks to keep.
+      layers: number of blocks to keep; None: all.
 
     Returns:
       The smaller network and its parameters, which are not copied.
@@ -116,7 +116,7 @@ def shallow(backbone: Backbone, params: Params, layers: int) -> tuple[Backbone, 
       ValueError: if ``layers`` is not in 1 .. the number of blocks.
     """
     smaller = shallower(backbone, layers)
-    blocks = {str(i): params["blocks"][str(i)] for i in range(layers)}
+    blocks = {str(i): params["blocks"][str(i)] for i in range(smaller.config.layers)}
     return smaller, {**params, "blocks": blocks}
 
 
