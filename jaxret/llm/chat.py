@@ -90,83 +90,6 @@ class Answer(NamedTuple):
     text: str
     usage: dict[str, int]  # tokens used
     first: dict[str, float]  # likeliest first tokens and their probabilities, if requested
-    retries: int  # after time-outs and server errors
-
-
-class Connection:
-    """A client of an endpoint.
-
-    Raises:
-      ImportError: the package ``openai`` is not installed.
-      ValueError: the variable of the key is not set, or a setting is out of range.
-    """
-
-    def __init__(self, endpoint: Endpoint):
-        for name in ("retries", "temperature"):
-            require(name, getattr(endpoint, name), ">= 0", lambda x: x >= 0)
-        for name in ("attempts", "concurrency"):
-            require(name, getattr(endpoint, name), ">= 1", lambda x: x >= 1)
-        require("timeout", endpoint.timeout, "> 0 seconds", lambda x: x > 0)
-        require("format", endpoint.format, f"one of {FORMATS}", FORMATS.__contains__)
-        try:
-            import openai
-        except ImportError as error:
-            raise ImportError(
-                "a language model is asked through the package openai: install jaxret[llm]"
-            ) from error
-        key = os.environ.get(endpoint.key_variable, "")
-        if not key:
-            raise ValueError(
-                f"no key for {endpoint.base_url or 'api.openai.com'}: set the variable "
-                f"{endpoint.key_variable} (to any text for a local server)"
-            )
-        self._endpoint = endpoint
-        self._error = openai.OpenAIError
-        self._fatal = (
-            openai.AuthenticationError,
-            openai.PermissionDeniedError,
-            openai.NotFoundError,
-            openai.BadRequestError,
-        )
-        client = openai.OpenAI(
-            api_key=key,
-            base_url=endpoint.base_url,
-            timeout=endpoint.timeout,
-            max_retries=endpoint.retries,
-        )
-        self._create: Callable[..., Any] = client.chat.completions.with_raw_response.create
-
-    def __call__(self, messages: Messages, options: dict[str, Any]) -> Answer:
-        """Send one request.
-
-        Raises:
-          Unanswered: the endpoint refuses or fails.
-        """
-        end = self._endpoint
-        try:
-            response = self._create(model=end.model, messages=list(messages), **options)
-            answer = response.parse()
-        except (self._error, ValueError) as error:  # ValueError: a body that is not JSON
-            where = end.base_url or "api.openai.com"
-            raise Unanswered(f"{end.model} at {where}: {error}") from error
-        usage: dict[str, int] = {}
-        if answer.usage is not None:
-            usage = {
-                "prompt_tokens": answer.usage.prompt_tokens,
-                "completion_tokens": answer.usage.completion_tokens,
-            }
-        choice = answer.choices[0] if answer.choices else None
-        message = choice and choice.message
-        return Answer(
-            text=(message and (message.content or message.refusal)) or "",
-            usage=usage,
-            first=_first(choice),
-            retries=response.retries_taken,
-        )
-
-    def hopeless(self, error: Unanswered) -> bool:
-        """Return whether every other question would fail too, as with a wrong key."""
-        return isinstance(error.__cause__, self._fatal)
 
 
 def _first(choice) -> dict[str, float]:
@@ -194,8 +117,40 @@ class Chat:
     """
 
     def __init__(self, endpoint: Endpoint, cache: Path | None = None):
+        for name in ("retries", "temperature"):
+            require(name, getattr(endpoint, name), ">= 0", lambda x: x >= 0)
+        for name in ("attempts", "concurrency"):
+            require(name, getattr(endpoint, name), ">= 1", lambda x: x >= 1)
+        require("timeout", endpoint.timeout, "> 0 seconds", lambda x: x > 0)
+        require("format", endpoint.format, f"one of {FORMATS}", FORMATS.__contains__)
+        try:
+            import openai
+        except ImportError as error:
+            raise ImportError(
+                "a language model is asked through the package openai: install jaxret[llm]"
+            ) from error
+        key = os.environ.get(endpoint.key_variable, "")
+        if not key:
+            raise ValueError(
+                f"no key for {endpoint.base_url or 'api.openai.com'}: set the variable "
+                f"{endpoint.key_variable} (to any text for a local server)"
+            )
         self.endpoint, self.counts = endpoint, Counter()
-        self._call, self._cache, self._lock = Connection(endpoint), cache, Lock()
+        self._cache, self._lock = cache, Lock()
+        self._error = openai.OpenAIError
+        self._hopeless = (  # every other question would fail too, as with a wrong key
+            openai.AuthenticationError,
+            openai.PermissionDeniedError,
+            openai.NotFoundError,
+            openai.BadRequestError,
+        )
+        client = openai.OpenAI(
+            api_key=key,
+            base_url=endpoint.base_url,
+            timeout=endpoint.timeout,
+            max_retries=endpoint.retries,
+        )
+        self._create: Callable[..., Any] = client.chat.completions.with_raw_response.create
 
     def ask(
         self, messages: Messages, parse: Callable[[str], T], *, schema: Schema | None = None
@@ -298,7 +253,7 @@ class Chat:
             except Unanswered as error:
                 if failed is not None:
                     return failed(error)
-                if self._call.hopeless(error):
+                if isinstance(error.__cause__, self._hopeless):
                     raise
                 return None
 
@@ -321,7 +276,7 @@ class Chat:
             try:
                 kept = json.loads(path.read_text())
                 used = kept.get("usage", {})
-                parsed = parse(Answer(kept["answer"], used, kept.get("first", {}), 0))
+                parsed = parse(Answer(kept["answer"], used, kept.get("first", {})))
                 self._count(cached=1, **{f"cached_{name}": used[name] for name in used})
                 return parsed
             except (Malformed, KeyError, json.JSONDecodeError):
@@ -347,16 +302,29 @@ class Chat:
         ) from last
 
     def _fresh(self, messages: Messages, options: dict[str, Any]) -> Answer:
+        """Send one request."""
         self._count(asked=1)
+        model = self.endpoint.model
         try:
-            answer = self._call(messages, options)
-        except Unanswered:
+            response = self._create(model=model, messages=list(messages), **options)
+            answer = response.parse()
+        except (self._error, ValueError) as error:  # ValueError: a body that is not JSON
             self._count(unanswered=1)
-            raise
-        if answer.retries:
-            self._count(retries=answer.retries)
-        self._count(**answer.usage)
-        return answer
+            where = self.endpoint.base_url or "api.openai.com"
+            raise Unanswered(f"{model} at {where}: {error}") from error
+        usage: dict[str, int] = {}
+        if answer.usage is not None:
+            usage = {
+                "prompt_tokens": answer.usage.prompt_tokens,
+                "completion_tokens": answer.usage.completion_tokens,
+            }
+        if response.retries_taken:
+            self._count(retries=response.retries_taken)
+        self._count(**usage)
+        choice = answer.choices[0] if answer.choices else None
+        message = choice and choice.message
+        text = (message and (message.content or message.refusal)) or ""
+        return Answer(text, usage, _first(choice))
 
     def _name(self, messages: Messages, options: dict[str, Any]) -> str:
         request = [self.endpoint.model, self.endpoint.base_url, options, list(messages)]
