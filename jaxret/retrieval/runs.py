@@ -8,7 +8,6 @@ space; white space in an id (``GET /tv/popular``) is written as ``%20``.
 """
 
 import math
-import os
 import re
 import warnings
 from collections import Counter
@@ -16,13 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
-from uuid import uuid4
 
 import numpy as np
 
 from jaxret.retrieval.ranking import Ranking
 from jaxret.runtime import distributed
-from jaxret.runtime.files import existing
+from jaxret.runtime.files import existing, write_whole
 from jaxret.runtime.validate import real_numbers, require, require_one_of, whole_numbers
 
 
@@ -73,13 +71,8 @@ def save_run(
             f"{query} Q0 {tools[item]} {rank} {score!s} {tag}\n"
             for rank, (item, score) in enumerate(ranked, start=1)
         ]
-    if not distributed.leads():
-        return
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{uuid4().hex}.part")
-    part.write_text("".join(lines), encoding="utf-8")
-    os.replace(part, path)
+    if distributed.leads():
+        write_whole(Path(path), "".join(lines))
 
 
 def load_run(
