@@ -158,10 +158,7 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str = "mlc
     """
     items = params["head"]["kernel"].shape[1]
     network = classifier(encoder.backbone, items, pool=config.pool, compute=config.compute)
-
-    def split(path, leaf):
-        in_head = jax.tree_util.keystr(path[:1], simple=True) == "head"
-        return P(*[None] * (np.ndim(leaf) - 1), "item") if in_head else P()
+    head = {"kernel": P(None, "item"), "bias": P("item")}
 
     def score(params, features):
         return network.apply(params, features["ids"], features["mask"])
@@ -171,7 +168,7 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str = "mlc
         read=reader(encoder, config.limit),
         params=params,
         score=score,
-        split=(jax.tree.map_with_path(split, params), P()),
+        split=(dict.fromkeys(params, P()) | {"head": head}, P()),
         items=items,
         config=config,
     )
