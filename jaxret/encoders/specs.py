@@ -54,19 +54,6 @@ class EncoderSpec(NamedTuple):
         return prefixes[kind].replace("{instruction}", self.instruction)
 
 
-def _e5(size: str) -> EncoderSpec:
-    return EncoderSpec(
-        name=f"e5_{size}",
-        hub_id=f"intfloat/e5-{size}-v2",
-        query_prefix="query: ",
-        document_prefix="passage: ",
-    )
-
-
-def _deberta(size: str) -> EncoderSpec:
-    return EncoderSpec(name=f"deberta_v3_{size}", hub_id=f"microsoft/deberta-v3-{size}")
-
-
 def _qwen3(name: str, hub_id: str) -> EncoderSpec:
     return EncoderSpec(
         name=name,
@@ -95,8 +82,19 @@ ENCODERS = {
             sha256="78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
             max_tokens=384,
         ),
-        *(_e5(size) for size in ("small", "base", "large")),
-        *(_deberta(size) for size in ("xsmall", "small", "base", "large")),
+        *(
+            EncoderSpec(
+                name=f"e5_{size}",
+                hub_id=f"intfloat/e5-{size}-v2",
+                query_prefix="query: ",
+                document_prefix="passage: ",
+            )
+            for size in ("small", "base", "large")
+        ),
+        *(
+            EncoderSpec(name=f"deberta_v3_{size}", hub_id=f"microsoft/deberta-v3-{size}")
+            for size in ("xsmall", "small", "base", "large")
+        ),
         _qwen3("qwen3_0_6b", "Qwen/Qwen3-Embedding-0.6B"),
         _qwen3("qwen3_4b", "Qwen/Qwen3-Embedding-4B"),
         _qwen3("qwen3_8b", "Qwen/Qwen3-Embedding-8B"),
