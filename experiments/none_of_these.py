@@ -46,7 +46,8 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
-from jaxret.evaluation.selective import by_decile, risk_coverage, roc_area
+from jaxret.evaluation.selective import by_decile, risk_coverage
+from jaxret.evaluation.statistics import area_under_roc
 from jaxret.learners.learner import prior_for, query_for
 from jaxret.offline import threshold as thresholds
 from jaxret.offline.threshold import Threshold
@@ -233,8 +234,8 @@ def measured(
     curve = risk_coverage(*answers)
     n = len(curve)
     found: dict[str, Any] = {
-        "area": roc_area(*answers),
-        "exists": roc_area(answers.score, answerable),
+        "area": area_under_roc(*answers),
+        "exists": area_under_roc(answers.score, answerable),
         "accuracy": answers.right.mean(),
         "risk": curve.mean(),
         "at50": curve[round(0.5 * n) - 1],

@@ -1,6 +1,5 @@
-"""How well a score tells right answers from wrong ones, and whether probabilities are calibrated.
+"""The risk of the surest answers, and whether probabilities are calibrated.
 
-    roc_area(scores, right)            P(a right answer has the larger score), ties count half
     risk_coverage(scores, right)       share of wrong answers among the surest n, for n = 1 .. N
     by_decile(p, right)                predicted and observed share of right answers
 
@@ -12,26 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
-from scipy.stats import rankdata
 
 from jaxret.runtime.validate import require_length
-
-
-def roc_area(scores: Float[ArrayLike, " N"], right: Bool[ArrayLike, " N"]) -> float:
-    """Compute the area under the ROC curve, from ranks (Mann and Whitney 1947).
-
-    Args:
-      scores: larger for answers that are thought right [N].
-      right: whether each answer is right [N].
-
-    Returns:
-      The area in [0, 1]; NaN if all answers are right or all wrong.
-    """
-    scores, right = _both(scores, right)
-    n, m = int(right.sum()), int((~right).sum())
-    if not n or not m:
-        return float("nan")
-    return float((rankdata(scores)[right].sum() - n * (n + 1) / 2) / (n * m))
 
 
 def risk_coverage(

@@ -3,24 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxret.evaluation.selective import by_decile, risk_coverage, roc_area
+from jaxret.evaluation.selective import by_decile, risk_coverage
 
 RNG = np.random.default_rng(0)
-
-
-@pytest.mark.parametrize("levels", [4, 1000])
-def test_the_area_is_the_share_of_pairs_in_the_right_order(levels):
-    scores, right = RNG.integers(levels, size=60), RNG.random(60) < 0.4
-    pairs = [(a, b) for a in scores[right] for b in scores[~right]]
-    wins = np.mean([1.0 if a > b else 0.5 if a == b else 0.0 for a, b in pairs])
-    assert roc_area(scores, right) == pytest.approx(wins)
-    assert roc_area(-scores, right) == pytest.approx(1 - wins)
-
-
-def test_without_both_kinds_there_is_no_area():
-    assert np.isnan(roc_area([1.0, 2.0], [True, True]))
-    with pytest.raises(ValueError, match="the length of right must be 2, got 1"):
-        roc_area([1.0, 2.0], [True])
 
 
 def test_risk_is_that_of_the_surest_answers():

@@ -6,7 +6,7 @@ import pytest
 import jaxret as jr
 from experiments import none_of_these as study
 from experiments.common.loading import task_of
-from jaxret.evaluation.selective import roc_area
+from jaxret.evaluation.statistics import area_under_roc
 from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
 
@@ -97,8 +97,8 @@ def test_the_experiment_measures_and_draws(world, tmp_path):
     scored = study.scores_of(cfg, task, order, cfg.seed)
     for name in (*study.STATIC, *study.MIXTURE):
         late = study.Scored(*(x[4:] for x in scored[name]))
-        assert found[f"{name}/late/area"] == pytest.approx(roc_area(*late))
-        exists = roc_area(late.score, task.answerable[order][4:])
+        assert found[f"{name}/late/area"] == pytest.approx(area_under_roc(*late))
+        exists = area_under_roc(late.score, task.answerable[order][4:])
         assert found[f"{name}/late/exists"] == pytest.approx(exists)
     best = max(found[f"{one}/late/area"][0] for one in study.STATIC)
     gain = found["mixture/online/late/area"][0] - best
