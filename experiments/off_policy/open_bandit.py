@@ -146,8 +146,8 @@ def errors(mine: Impressions, probabilities: np.ndarray) -> dict[str, float]:
         "SNIPS": w * (y - ratio) / w.mean(),
         "clipped IPS": estimators.clipped(w, y, CLIP),
         "DR": estimators.doubly_robust(w, y, m, e),
-        "Switch-DR": estimators.tuned_switch(w, y, m, e),
-        "DRos": estimators.tuned_shrinkage(w, y, m, e),
+        "Switch-DR": estimators.tuned(estimators.switched, w, y, m, e),
+        "DRos": estimators.tuned(estimators.shrunk, w, y, m, e),
     }
     return {name: float(x.std(ddof=1) / np.sqrt(len(x))) for name, x in terms.items()}
 

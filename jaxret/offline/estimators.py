@@ -33,6 +33,8 @@ Every function takes and returns arrays [T] in float64: ``weight`` w, ``reward``
 Letters: T rounds.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 
@@ -105,10 +107,18 @@ def shrunk(weight: Terms, scale: float) -> Terms:
     return scale * weight / (weight**2 + scale)
 
 
-def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Compute the terms of Switch-DR with the s of the smallest estimated error.
+def tuned(
+    shrink: Callable[[Terms, float], Terms],
+    weight: Terms,
+    reward: Terms,
+    model: Terms,
+    expected: Terms,
+) -> Terms:
+    """Compute the terms of Switch-DR or DRos with the s or l of the smallest estimated error.
 
     Args:
+      shrink: `switched` or `shrunk`. 20 values of s are tried, from 1 to beyond the largest weight,
+        and as values of l their squares.
       weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
       reward: y of the tool that was used [T], in [0, 1].
       model: m, the reward that the model predicts for the tool that was used [T].
@@ -117,34 +127,9 @@ def tuned_switch(weight: Terms, reward: Terms, model: Terms, expected: Terms) ->
     Returns:
       terms [T].
     """
-    weights = [switched(weight, most) for most in _grid(weight)]
-    return _least_error(weights, reward, model, expected)
-
-
-def tuned_shrinkage(weight: Terms, reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Compute the terms of DRos with the l of the smallest estimated error.
-
-    Args:
-      weight: w, ``pi / p`` of the tool that was used in each round [T], >= 0.
-      reward: y of the tool that was used [T], in [0, 1].
-      model: m, the reward that the model predicts for the tool that was used [T].
-      expected: e, the model's reward averaged over the tools that pi may show [T].
-
-    Returns:
-      terms [T].
-    """
-    weights = [shrunk(weight, scale) for scale in _grid(weight) ** 2]
-    return _least_error(weights, reward, model, expected)
-
-
-def _grid(weight: Terms) -> np.ndarray:
-    """Return 20 thresholds from 1 to beyond the largest weight."""
-    return np.geomspace(1, max(10 * weight.max(), 10), 20)
-
-
-def _least_error(weights: list[Terms], reward: Terms, model: Terms, expected: Terms) -> Terms:
-    """Return the terms of DR with the weights of the smallest variance plus squared bias bound."""
-    lines = [doubly_robust(weight, reward, model, expected) for weight in weights]
-    bounds = [max(1 - weight.mean(), 0) ** 2 for weight in weights]
+    grid = np.geomspace(1, max(10 * weight.max(), 10), 20)
+    weights = [shrink(weight, x) for x in (grid**2 if shrink is shrunk else grid)]
+    lines = [doubly_robust(one, reward, model, expected) for one in weights]
+    bounds = [max(1 - one.mean(), 0) ** 2 for one in weights]
     errors = [line.var() / len(line) + bound for line, bound in zip(lines, bounds, strict=True)]
     return lines[int(np.argmin(errors))]

@@ -284,8 +284,8 @@ def evaluate(
     }
     if log.slate.shape[1] == 1:
         dr = estimators.doubly_robust(w, y, m, e)
-        switch = estimators.tuned_switch(w, y, m, e)
-        shrunk = estimators.tuned_shrinkage(w, y, m, e)
+        switch = estimators.tuned(estimators.switched, w, y, m, e)
+        shrunk = estimators.tuned(estimators.shrunk, w, y, m, e)
         bounded = log.probabilities is not None
         ends = (rounds.low, rounds.high, TRUNCATION)
         values["DR"] = anytime(dr, *ends) if bounded else Value(float(dr.mean()))

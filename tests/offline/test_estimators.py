@@ -14,6 +14,7 @@ REWARDS = np.array([[0.2, 0.9, 0.5], [0.7, 0.4, 0.1]])
 MODEL = np.array([[0.5, 0.1, 0.8], [0.3, 0.3, 0.6]])  # deliberately wrong
 VALUE = (POLICY * REWARDS).sum(axis=1).mean()
 T = np.arange(2)
+SHRINK = (estimators.switched, estimators.shrunk)
 
 
 def average(estimate):
@@ -121,13 +122,14 @@ def test_tuning_trades_the_variance_for_the_weight_that_is_left_out():
     y, m, e = np.ones(n), np.full(n, 0.5), np.full(n, 0.6)
     w = np.ones(n)
     w[0] = 1000.0
-    np.testing.assert_allclose(estimators.tuned_switch(w, y, m, e)[1:], 1.1)
-    assert estimators.tuned_switch(w, y, m, e)[0] == pytest.approx(0.6)
-    assert estimators.tuned_shrinkage(w, y, m, e)[0] < 0.6 + 250
+    switched, shrunk = (estimators.tuned(f, w, y, m, e) for f in SHRINK)
+    np.testing.assert_allclose(switched[1:], 1.1)
+    assert switched[0] == pytest.approx(0.6)
+    assert shrunk[0] < 0.6 + 250
     w = np.where(np.arange(n) % 20 == 0, 20.0, 0.0)
-    kept = estimators.tuned_switch(w, y, m, e)
-    np.testing.assert_allclose(kept[::20], 0.6 + 20 * 0.5)
-    assert estimators.tuned_shrinkage(w, y, m, e).mean() == pytest.approx(1.1, abs=0.02)
+    switched, shrunk = (estimators.tuned(f, w, y, m, e) for f in SHRINK)
+    np.testing.assert_allclose(switched[::20], 0.6 + 20 * 0.5)
+    assert shrunk.mean() == pytest.approx(1.1, abs=0.02)
 
 
 def test_dr_is_unbiased_with_a_model_that_learns_from_the_rounds_before(monkeypatch):
