@@ -41,7 +41,6 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.rules.projections import ball, project
-from jaxret.runtime import over_items
 from jaxret.runtime.validate import require
 from jaxret.simulation.trace import measure
 
@@ -53,17 +52,17 @@ class Comparator(NamedTuple):
     """A minimiser and the accuracy of the search.
 
     ``distance`` and ``gap`` are derived from ``gradient_norm``, so rounding limits them. They are
-    infinite if nothing is certified.
+    infinite if nothing is certified. The defaults are those of a Theta that was not searched for.
     """
 
     theta: Float[Array, "I d"]
-    loss: Float[Array, ""]  # sum_t l_t(theta), without the proximal term
-    objective: Float[Array, ""]  # the minimised objective
-    gradient_norm: Float[Array, ""]
-    iterations: Int[Array, ""]
-    converged: Bool[Array, ""]
-    distance: Float[Array, ""]  # upper bound of the Frobenius distance from the minimiser
-    gap: Float[Array, ""]  # upper bound of the objective above its minimum
+    loss: Float[Array, ""] | float = np.nan  # sum_t l_t(theta), without the proximal term
+    objective: Float[Array, ""] | float = np.nan  # the minimised objective
+    gradient_norm: Float[Array, ""] | float = np.nan
+    iterations: Int[Array, ""] | int = 0
+    converged: Bool[Array, ""] | bool = True
+    distance: Float[Array, ""] | float = np.inf  # largest Frobenius distance from the minimiser
+    gap: Float[Array, ""] | float = np.inf  # largest difference of the objective from its minimum
 
 
 @jax.jit
@@ -73,7 +72,6 @@ def losses(
     labels: Int[Array, "N L"],
     *,
     tau: float | Float[Array, ""],
-    available: Bool[Array, " I"] | None = None,
     offsets: Float[Array, "N I"] | None = None,
 ) -> Float[Array, " N"]:
     """Compute the loss of one Theta on every query, differentiable in ``theta``.
@@ -83,7 +81,6 @@ def losses(
       queries: [N, d].
       labels: [N, L], -1 pads; a query without labels has the loss 0.
       tau: temperature, > 0.
-      available: mask of the items [I]; None: all are available.
       offsets: added to the logits of each query [N, I]; None: nothing is.
 
     Returns:
@@ -95,7 +92,6 @@ def losses(
         query, its_labels, its_offsets = line
         z = theta @ query / tau
         z = z if offsets is None else z + its_offsets
-        z = z if available is None else over_items.masked(z, available)
         return measure(z, its_labels, None).loss
 
     return lax.map(loss, (queries, labels, offsets), batch_size=_CHUNK)
@@ -138,8 +134,6 @@ def hindsight(
         gradient_norm=norm,
         iterations=iterations,
         converged=norm <= stop,
-        distance=jnp.full_like(norm, jnp.inf),
-        gap=jnp.full_like(norm, jnp.inf),
     )
 
 
@@ -218,7 +212,6 @@ def in_ball(
         gradient_norm=jnp.linalg.norm(gradient),
         iterations=jnp.asarray(iterations),
         converged=gap <= tolerance * rounds,
-        distance=jnp.full_like(gap, jnp.inf),
         gap=gap,
     )
 
@@ -232,7 +225,6 @@ def proximal(
     tau: float | Float[Array, ""],
     counts: Float[Array, " N"] | None = None,
     offsets: Float[Array, "N I"] | None = None,
-    theta_0: Float[Array, "I d"] | None = None,
     tolerance: float = 1e-5,
     max_iterations: int = 200,
 ) -> Comparator:
@@ -241,12 +233,11 @@ def proximal(
     Args:
       queries: the different queries [N, d].
       labels: [N, L], -1 pads.
-      theta_1: start of the run [I, d].
+      theta_1: start of the run [I, d], and of the search, since it is close to the minimiser.
       eta: step size of the run, > 0.
       tau: temperature, > 0.
       counts: number of exposures of each query [N]; None: one each.
       offsets: added to the logits of each query [N, I]; None: nothing is.
-      theta_0: start of the search [I, d]; None: ``theta_1``, which is close to the minimiser.
       tolerance: the search stops at ``||gradient|| <= tolerance * sum_t ||q_t|| / tau``. float32
         reaches about 1e-6 (below that the search runs to its last iteration), float64
         (`jax.enable_x64`) about 1e-14.
@@ -269,8 +260,7 @@ def proximal(
         own = losses(theta, queries, labels, tau=tau, offsets=offsets)
         return jnp.sum(counts * own) + penalty(theta)
 
-    start = theta_1 if theta_0 is None else theta_0
-    theta, value, norm, iterations = _minimise(objective, start, stop, max_iterations)
+    theta, value, norm, iterations = _minimise(objective, theta_1, stop, max_iterations)
     return Comparator(
         theta=theta,
         loss=value - penalty(theta),

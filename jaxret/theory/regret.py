@@ -15,6 +15,7 @@ Letters: I items, d width, N queries, S seeds, T rounds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxret.environments.environment import effects_with, tools_change
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.rank_one import Rule, rule_of
+from jaxret.learners.rank_one import rule_of
 from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.task import Task
@@ -140,7 +141,8 @@ def comparator(run: Run, *, tau: float | None = None) -> Comparator:
         find = jax.jit(comparators.in_ball, static_argnames=("tau", "radius"))
         rows = {"radius": radius, "theta_0": task.theta, "offsets": given}
         return find(task.queries, task.labels, tau=tau, counts=counts, **rows)
-    eta = float(_rule(run).eta)
+    rule: Any = rule_of(run.learner)  # without a rule there is a radius
+    eta = float(rule.eta)
     if not eta > 0:
         raise ValueError(f"{run.name} has eta = 0: no proximal comparator belongs to it")
     find = jax.jit(comparators.proximal, static_argnames=("tau", "eta"))
@@ -224,27 +226,9 @@ def start_of(run: Run) -> Task:
     )
 
 
-def _rule(run: Run) -> Rule:
-    rule = rule_of(run.learner)
-    assert rule is not None  # `ball_radius` is None only with a rule
-    return rule
-
-
 def _given(theta: Float[Array, "I d"], run: Run) -> Comparator:
     """Wrap any Theta as a comparator, without certificates."""
     if theta.shape != run.task.theta.shape:
         have, want = list(theta.shape), list(run.task.theta.shape)
         raise ValueError(f"against must be rows {want}, a line for each tool, got {have}")
-    if run.task.available is not None:
-        theta = theta[run.task.available]
-    unknown = jnp.asarray(jnp.nan)
-    return Comparator(
-        theta=theta,
-        loss=unknown,
-        objective=unknown,
-        gradient_norm=unknown,
-        iterations=jnp.asarray(0),
-        converged=jnp.asarray(True),
-        distance=unknown,
-        gap=unknown,
-    )
+    return Comparator(theta if run.task.available is None else theta[run.task.available])

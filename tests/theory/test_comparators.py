@@ -62,22 +62,18 @@ def test_the_margin_is_the_least_lead_of_a_label():
     np.testing.assert_allclose(margin(theta, queries, jnp.array([[0], [0]])), -0.1, rtol=1e-5)
 
 
-def test_the_proximal_comparator_is_finite_and_one_on_separable_data():
+def test_the_proximal_comparator_is_finite_on_separable_data():
     queries, labels = separable()
     eta, rng = 2.0, np.random.default_rng(0)
     theta_1 = rng.normal(size=(3, 2))
-    far = theta_1 + 10.0 * rng.normal(size=(3, 2))
 
-    def solver(q, l, theta_1, theta_0):
-        return proximal(q, l, theta_1, eta=eta, tau=0.7, theta_0=theta_0, tolerance=1e-12)
+    def solver(q, l, theta_1):
+        return proximal(q, l, theta_1, eta=eta, tau=0.7, tolerance=1e-12)
 
-    near = solve(solver, queries, labels, theta_1, theta_1)
-    other = solve(solver, queries, labels, theta_1, far)
-    assert near.converged
-    assert other.converged
-    assert other.iterations > 0
-    np.testing.assert_allclose(near.theta, other.theta, atol=1e-10)
-    assert np.linalg.norm(near.theta) < 100.0
+    found = solve(solver, queries, labels, theta_1)
+    assert found.converged
+    assert found.iterations > 0
+    assert np.linalg.norm(found.theta) < 100.0
 
 
 def test_the_proximal_comparator_satisfies_its_optimality_condition():

@@ -36,20 +36,6 @@ def test_the_gradient_is_p_less_the_label_times_the_query_over_tau(case):
     np.testing.assert_allclose(got, by_hand, rtol=1e-9, atol=1e-9)
 
 
-def test_an_absent_item_takes_no_probability(case):
-    theta, queries, labels = case
-    labels = np.where(labels == 1, -1, labels)
-    here = np.arange(7) != 1
-    without = np.delete(theta, 1, axis=0)
-    moved = np.where(labels > 1, labels - 1, labels)
-    with jax.enable_x64(True):
-        got = losses(
-            *map(jnp.asarray, (theta, queries, labels)), tau=1.0, available=jnp.asarray(here)
-        )
-    expected, _ = losses_and_steps(without, queries, moved, 1.0)
-    np.testing.assert_allclose(got, expected, rtol=1e-12)
-
-
 def test_regret_adds_up_what_the_comparator_would_have_saved():
     ours = np.array([[3.0, 1.0, 1.0], [2.0, 2.0, 2.0]], np.float32)
     order = np.array([[0, 1, 0], [1, 1, 0]])
