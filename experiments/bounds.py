@@ -40,7 +40,7 @@ from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.theory import comparators, mistakes, square_loss
-from jaxret.theory.bounds import Statement
+from jaxret.theory.theorems import Statement
 
 FREE = jr.projections.none()
 INSIDE = ("orag, sphere", "query map")  # learners also compared with the best rows in the ball

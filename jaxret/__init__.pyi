@@ -162,7 +162,8 @@ from .task import (
 )
 from .testing import check_learner as check_learner
 from .theory.regret import Regret as Regret, regret as regret
-from .theory.bounds import Statement as Statement, bounds as bounds
+from .theory.theorems import Statement as Statement
+from .theory.bounds import bounds as bounds
 from .types import (
     Choice as Choice,
     Feedback as Feedback,

@@ -9,15 +9,11 @@ rounds are left out; no statement applies if queries, labels or tools change.
 Letters: I items, d width, S seeds, T rounds.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.mixture import blend_of
 from jaxret.learners.rank_one import rule_of
 from jaxret.simulation.run import Run
@@ -34,54 +30,8 @@ from jaxret.theory.assumptions import Evidence
 from jaxret.theory.comparators import Comparator
 from jaxret.theory.regret import Regret, ball_radius, regret, start_of, temperature
 from jaxret.theory.rerun import rerun_for
-from jaxret.theory.theorems import Bound, Measured
+from jaxret.theory.theorems import Bound, Statement
 from jaxret.types import Stream
-
-WRONG = "wrong tools"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Statement:
-    """An upper bound on a quantity of a run, and the measured quantity.
-
-    Attributes:
-      bound: upper bound, with its terms and assumptions.
-      estimate: measured quantity of each seed.
-      quantity: name of the bounded quantity.
-      regret: regret of the run; None if another quantity is bounded.
-    """
-
-    bound: Bound
-    estimate: Estimate
-    quantity: str = "regret"
-    regret: Regret | None = None
-
-    @property
-    def name(self) -> str:
-        return self.bound.name
-
-    @property
-    def value(self) -> float:
-        """Value of the upper bound."""
-        return self.bound.value
-
-    @property
-    def measured(self) -> float:
-        """Mean of the measured quantity over seeds."""
-        return self.estimate.mean
-
-    @property
-    def holds(self) -> bool:
-        """True if no assumption is refuted and the comparator of a regret converged."""
-        return self.bound.holds and self._converged
-
-    @property
-    def _converged(self) -> bool:
-        return self.regret is None or bool(self.regret.comparator.converged)
-
-    def __repr__(self) -> str:
-        doubt = "" if self._converged else "; void: the comparator did not converge"
-        return f"{theorems.describe(self.bound, self.quantity)}\n  measured {self.estimate}{doubt}"
 
 
 def bounds(
@@ -117,10 +67,9 @@ def bounds(
         be computed again, or Theta has another shape.
     """
     if blend_of(run.learner) is not None:
-        found = {"log loss": mixture.against_one_expert(run), "rounds": mixture.sure_errors(run)}
-        return [Statement(*one, quantity) for quantity, one in found.items()]
+        return [mixture.against_one_expert(run), mixture.sure_errors(run)]
     if square_loss.is_squarecb(run.learner):
-        return [Statement(*one, WRONG) for one in square_loss.statements(run)]
+        return square_loss.statements(run)
     comparator_tau, task, rule = temperature(run, tau), start_of(run), rule_of(run.learner)
     if rule is not None and not float(rule.eta) > 0:
         raise ValueError(f"{run.name} has eta = 0: it learns nothing that a bound could speak of")
@@ -147,13 +96,14 @@ def bounds(
     seen = rerun_for(run, watches)
     regrets = _theorems(evidence, noise_rate)
     if not noise_rate:
-        regrets.append(projected.with_projection(run, evidence, seen["costs"]))
+        regrets.append(projected.with_projection(evidence, seen["costs"][1]))
     statements = [Statement(bound, measured.final, regret=measured) for bound in regrets]
     if not noise_rate:
-        noise = gradient_noise.lemma_3_1(run, evidence, seen["noise"])
-        statements.append(Statement(*noise, "||sum of c - g||"))
-        if rule.offsets is None:  # their proofs are about Theta q alone
-            statements += [Statement(*one, WRONG) for one in _mistakes(evidence)]
+        statements.append(gradient_noise.lemma_3_1(evidence, seen["noise"][0]))
+        about = {"banditron": mistakes.banditron, "successes_weighted": mistakes.gaptron}
+        wrong_tools = about.get(rule.estimator.name)
+        if wrong_tools and rule.offsets is None:  # their proofs are about Theta q alone
+            statements.append(wrong_tools(evidence))
     return statements + _dual(run, measured, duality.dual(run, comparator_tau, seen["dual"]), tau)
 
 
@@ -168,12 +118,6 @@ def _theorems(evidence: Evidence, noise_rate: float) -> list[Bound]:
     if noise_rate < 0.5:
         noisy.append(theorems.debiased(evidence, noise_rate=noise_rate))
     return noisy
-
-
-def _mistakes(evidence: Evidence) -> Sequence[Measured]:
-    about = {"banditron": mistakes.banditron, "successes_weighted": mistakes.gaptron}
-    name = evidence.rule.estimator.name
-    return [about[name](evidence)] if name in about else []
 
 
 def _dual(run: Run, measured: Regret, found: duality.Dual, tau: float | None) -> list[Statement]:

@@ -23,21 +23,19 @@ earlier rounds, y_t is a bit with probability p*_t (`jaxret.theory.calibration`)
 Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from jaxret.evaluation.estimate import Estimate
-from jaxret.learners.rank_one import Rule, coefficients, logits_of
+from jaxret.learners.rank_one import coefficients, logits_of
 from jaxret.runtime import over_items
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions, calibration
 from jaxret.theory.assumptions import Evidence, norm2, p_label
-from jaxret.theory.rerun import Line, Watch, one_hot_labels, rerun
-from jaxret.theory.theorems import Bound, Measured
-from jaxret.types import Choice, Feedback, State
+from jaxret.theory.rerun import Watch, one_hot_labels
+from jaxret.theory.theorems import Bound, Statement
+from jaxret.types import Choice, Feedback
 
 DELTA = 0.05  # probability that the mean of the runs is above the stated value
 
@@ -47,25 +45,27 @@ def watch(run: Run, evidence: Evidence) -> Watch:
     rule = evidence.rule
 
     def look(noise, state, line):
-        off = off_gradient(rule, state, line)
+        z = logits_of(rule, state, line.query, line.asked)
+        choice = Choice(line.item, line.propensity)
+        feedback = Feedback(line.reward, labels=None if rule.estimator.bandit else line.labels)
+        c = coefficients(rule.estimator, z, choice, feedback, None)
+        off = c - (over_items.softmax(z, None) - one_hot_labels(line.labels, z))
         return noise + off[:, None] * line.query[None, :], None
 
     return Watch(jnp.zeros(run.task.theta.shape, jnp.float32), look)
 
 
-def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Measured:
+def lemma_3_1(evidence: Evidence, noise: Float[np.ndarray, "S I d"]) -> Statement:
     """Compute the bound for clean bits and a rank-one rule without query map or preconditioner.
 
     Args:
-      run: any such run.
-      evidence: evidence of the same run.
-      seen: result of a rerun with `watch`; None: the run is computed again.
+      evidence: evidence of any such run.
+      noise: sums of a rerun with `watch` [S, I, d].
 
     Returns:
       The bound, and the norm of each seed.
     """
     rule = evidence.rule
-    noise, _ = seen or rerun(run, *watch(run, evidence))
     norms = np.sqrt((noise**2).sum(axis=(1, 2))) / float(rule.tau)
     with np.errstate(all="ignore"):  # p* may underflow and give infinite bounds
         squares = ((1.0 / p_label(evidence) - 1.0) * norm2(evidence)).sum(axis=1)
@@ -92,22 +92,4 @@ def lemma_3_1(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None)
             ),
         ),
     )
-    return Measured(bound, Estimate.of(norms))
-
-
-def off_gradient(rule: Rule, state: State, line: Line) -> Float[Array, " I"]:
-    """Compute ``c - (p - 1[labels])`` of one round.
-
-    Args:
-      rule: rule with tau and estimator.
-      state: state before the round.
-      line: the round.
-
-    Returns:
-      differences [I].
-    """
-    z = logits_of(rule, state, line.query, line.asked)
-    choice = Choice(line.item, line.propensity)
-    feedback = Feedback(line.reward, labels=None if rule.estimator.bandit else line.labels)
-    c = coefficients(rule.estimator, z, choice, feedback, None)
-    return c - (over_items.softmax(z, None) - one_hot_labels(line.labels, z))
+    return Statement(bound, Estimate.of(norms), "||sum of c - g||")

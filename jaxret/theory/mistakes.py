@@ -42,7 +42,7 @@ from jaxret.rules.projections import ball, project
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
 from jaxret.theory.comparators import losses, proximal_losses
-from jaxret.theory.theorems import Bound, Measured
+from jaxret.theory.theorems import WRONG, Bound, Statement
 
 SHARES = (0.03, 0.1, 0.3, 0.6)  # values of x, the share of the variance in the bound
 _PROBE = jnp.linspace(-2.0, 2.0, 8)
@@ -64,7 +64,7 @@ class Solved(NamedTuple):
         return self.hinge + self.start + self.variance + self.exploring
 
 
-def banditron(evidence: Evidence) -> Measured:
+def banditron(evidence: Evidence) -> Statement:
     """Compute Banditron's bound on the wrong tools of a run."""
     rule, stream = evidence.rule, evidence.stream
     epsilon = max(_explores(rule.policy), 1e-9)  # 0 for another policy, which voids the bound
@@ -95,7 +95,7 @@ def banditron(evidence: Evidence) -> Measured:
             at_most("mean of the perceptron step: off by", _off_perceptron(evidence), 1e-3),
         ),
     )
-    return Measured(bound, _wrong(evidence))
+    return Statement(bound, _wrong(evidence), WRONG)
 
 
 def solve_banditron(
@@ -157,7 +157,7 @@ def hinges(
     return jnp.maximum(1.0 - right + z.at[rows, labels].set(-jnp.inf).max(axis=1), 0.0)
 
 
-def gaptron(evidence: Evidence) -> Measured:
+def gaptron(evidence: Evidence) -> Statement:
     """Compute Gaptron's bound on the wrong tools of a run.
 
     U is the best of Theta_1, the run's comparator and the proximal comparator, projected to the
@@ -204,7 +204,7 @@ def gaptron(evidence: Evidence) -> Measured:
             assumptions.estimator_mean(evidence, noise_rate=0.0, bias=0.0),
         ),
     )
-    return Measured(bound, _wrong(evidence))
+    return Statement(bound, _wrong(evidence), WRONG)
 
 
 @jax.jit

@@ -41,7 +41,7 @@ from jaxret.runtime.validate import require
 from jaxret.simulation.run import Run
 from jaxret.theory.assumptions import at_most
 from jaxret.theory.rerun import require_constant
-from jaxret.theory.theorems import Measured, from_terms
+from jaxret.theory.theorems import Statement, from_terms
 from jaxret.types import Choice, Feedback
 
 
@@ -53,7 +53,7 @@ class History(NamedTuple):
     mixed: Float[np.ndarray, " T"]  # -ln P_mix(y | q, a)
 
 
-def against_one_expert(run: Run) -> Measured:
+def against_one_expert(run: Run) -> Statement:
     """Bound the log loss of the mixture by the loss of the best expert of each seed.
 
     Raises:
@@ -71,10 +71,10 @@ def against_one_expert(run: Run) -> Measured:
     }
     power = at_most("power of the likelihood: beta", float(mixing.beta), 1.0)
     bound = from_terms("mixture against its best expert", terms, power)
-    return Measured(bound, Estimate.of(losses[:, 0]))
+    return Statement(bound, Estimate.of(losses[:, 0]), "log loss")
 
 
-def sure_errors(run: Run) -> Measured:
+def sure_errors(run: Run) -> Statement:
     """Bound the number of rounds in which a tool with P_mix >= 1/2 failed.
 
     Raises:
@@ -87,7 +87,7 @@ def sure_errors(run: Run) -> Measured:
     terms = {"loss of the mixture / ln 2": _losses(run)[:, 0] / np.log(2)}
     bits = at_most("rewards are bits: largest distance from 0 and 1", between, 0.0)
     bound = from_terms("sure errors of the mixture", terms, bits)
-    return Measured(bound, Estimate.of(wrong))
+    return Statement(bound, Estimate.of(wrong), "rounds")
 
 
 def against_switches(history: History, mixing: Blend, k: int) -> float:

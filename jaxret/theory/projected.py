@@ -51,7 +51,7 @@ from jaxret.simulation.run import Run
 from jaxret.theory import assumptions
 from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
 from jaxret.theory.offsets import offsets_at
-from jaxret.theory.rerun import Watch, available_rows, rerun
+from jaxret.theory.rerun import Watch, available_rows
 from jaxret.theory.theorems import Bound, clean_variance
 
 _RARE = 1e-12  # lower bound of the probabilities that a step is divided by
@@ -73,21 +73,21 @@ def watch(run: Run, evidence: Evidence) -> Watch:
     return Watch((), look)
 
 
-def with_projection(run: Run, evidence: Evidence, seen: tuple[Any, Any] | None = None) -> Bound:
+def with_projection(
+    evidence: Evidence, costs: tuple[Float[np.ndarray, "S T"], Float[np.ndarray, "S T"]]
+) -> Bound:
     """Compute the bound for a run of a rank-one learner without query map or preconditioner.
 
     Args:
-      run: any such run.
-      evidence: evidence of the same run, with the comparator U.
-      seen: result of a rerun with `watch`; None: the run is computed again.
+      evidence: evidence of any such run, with the comparator U.
+      costs: values of a rerun with `watch`, each [S, T].
 
     Returns:
       The bound, with the terms start, shortened steps and stretched rows.
     """
     rule, eta = evidence.rule, float(evidence.rule.eta)
-    _, (total, stretched) = seen or rerun(run, *watch(run, evidence))
+    total, stretched = (x.sum(axis=1) for x in costs)
     start = np.full(len(total), distance2(evidence) / (2.0 * eta))
-    stretched, total = stretched.sum(axis=1), total.sum(axis=1)
     terms = {"start": start, "steps, shortened": total - stretched, "stretched rows": stretched}
     value = Estimate.of(start + total)
     return Bound(

@@ -55,7 +55,7 @@ from jaxret.theory import calibration
 from jaxret.theory.assumptions import FALSE_ALARM, Assumption, at_most
 from jaxret.theory.calibration import Decile
 from jaxret.theory.rerun import available_rows, rerun
-from jaxret.theory.theorems import Measured, from_terms
+from jaxret.theory.theorems import WRONG, Statement, from_terms
 
 _CLOSE = 1e-2  # relative rounding error of recorded against recomputed propensities
 
@@ -78,7 +78,7 @@ def is_squarecb(learner: Learner) -> bool:
     return learner.facts.origin is not None and learner.facts.origin[0] == squarecb.__name__
 
 
-def statements(run: Run) -> list[Measured]:
+def statements(run: Run) -> list[Statement]:
     """Compute both bounds on the wrong tools shown.
 
     Raises:
@@ -104,12 +104,12 @@ def statements(run: Run) -> list[Measured]:
         "square loss of the regression": gamma * items / 4.0 * regression,
     }
     realizable = {"exploring": explored, "estimating": gamma * items / 8.0 * descent}
-    refuted = _realizable(found, descent)
+    stated = (
+        from_terms("SquareCB, if realizable", realizable, *common, _realizable(found, descent)),
+        from_terms("SquareCB, from its regression", by_regression, *common),
+    )
     wrong = Estimate.of((1.0 - np.asarray(run.trace.success, np.float64)).sum(axis=1))
-    return [
-        Measured(from_terms("SquareCB, if realizable", realizable, *common, refuted), wrong),
-        Measured(from_terms("SquareCB, from its regression", by_regression, *common), wrong),
-    ]
+    return [Statement(bound, wrong, WRONG) for bound in stated]
 
 
 def history(run: Run) -> History:

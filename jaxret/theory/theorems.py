@@ -27,6 +27,7 @@ Letters: I items, d width, T rounds, S seeds.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,9 @@ from jaxret.theory.assumptions import (
     p_label,
     require_seeds,
 )
+from jaxret.theory.regret import Regret
+
+WRONG = "wrong tools"  # a bounded quantity
 
 
 class Bound(NamedTuple):
@@ -64,11 +68,48 @@ class Bound(NamedTuple):
         return all(a.holds for a in self.assumptions)
 
 
-class Measured(NamedTuple):
-    """A bound, and the bounded quantity of each seed."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Statement:
+    """An upper bound on a quantity of a run, and the measured quantity.
+
+    Attributes:
+      bound: upper bound, with its terms and assumptions.
+      estimate: measured quantity of each seed.
+      quantity: name of the bounded quantity.
+      regret: regret of the run; None if another quantity is bounded.
+    """
 
     bound: Bound
-    measured: Estimate
+    estimate: Estimate
+    quantity: str = "regret"
+    regret: Regret | None = None
+
+    @property
+    def name(self) -> str:
+        return self.bound.name
+
+    @property
+    def value(self) -> float:
+        """Value of the upper bound."""
+        return self.bound.value
+
+    @property
+    def measured(self) -> float:
+        """Mean of the measured quantity over seeds."""
+        return self.estimate.mean
+
+    @property
+    def holds(self) -> bool:
+        """True if no assumption is refuted and the comparator of a regret converged."""
+        return self.bound.holds and self._converged
+
+    @property
+    def _converged(self) -> bool:
+        return self.regret is None or bool(self.regret.comparator.converged)
+
+    def __repr__(self) -> str:
+        doubt = "" if self._converged else "; void: the comparator did not converge"
+        return f"{describe(self.bound, self.quantity)}\n  measured {self.estimate}{doubt}"
 
 
 def theorem_5_1(run: Evidence) -> Bound:
