@@ -176,9 +176,7 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(jax.vmap(function, (None, 0)))
 
 
-@lru_cache(maxsize=64)
-def _all(function: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.jit(function)
+_all = lru_cache(maxsize=64)(jax.jit)
 
 
 @lru_cache(maxsize=64)
@@ -268,9 +266,9 @@ def warm_start(
     if start.learner.facts.oracle:
         raise ValueError(f"learner {start.learner.name!r} is an oracle: a log has no labels for it")
     update: Any = start.learner.update
-    learn, state = _learning(update), start.state
+    go_through, state = _going_through(update), start.state
     for first in range(0, log.rounds, BATCH):
-        state = learn(state, _rounds(take(log, slice(first, first + BATCH)), start))
+        state, _ = go_through(state, _rounds(take(log, slice(first, first + BATCH)), start))
     if np.isnan(np.asarray(state.theta)).any():
         raise ValueError(
             f"learner {start.learner.name!r} came to rows that are not numbers: it needs "
@@ -317,7 +315,7 @@ def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
         )
 
     update: Any = start.learner.update if learns else None
-    go_through, state, found = _knowing(probabilities, update), start.state, []
+    go_through, state, found = _going_through(update, probabilities), start.state, []
     for first in range(0, log.rounds, BATCH):
         some = take(log, slice(first, first + BATCH))
         state, p = go_through(state, _rounds(some, start))
@@ -336,29 +334,15 @@ def with_probabilities(log: Log, served: Learner | Snapshot) -> Log:
 
 
 @lru_cache(maxsize=64)  # a study warms the same learners on many logs
-def _learning(update: Callable[..., Any]) -> Callable[..., State]:
-    """Compile the updates of a batch of rounds."""
-
-    @jax.jit
-    def learn(state, rounds):
-        def step(state, one):
-            return _updated(update, state, *one), None
-
-        return lax.scan(step, state, rounds)[0]
-
-    return learn
-
-
-@lru_cache(maxsize=64)
-def _knowing(
-    probabilities: Callable[..., Any], update: Callable[..., Any] | None
+def _going_through(
+    update: Callable[..., Any] | None, probabilities: Callable[..., Any] | None = None
 ) -> Callable[..., tuple[State, Any]]:
-    """Compile the probabilities and updates of a batch of rounds; ``update`` None: no updates."""
+    """Compile the updates of a batch of rounds, and the probabilities before each; None: none."""
 
     @jax.jit
     def go_through(state, rounds):
         def step(state, one):
-            p = probabilities(_shown_from(state, *one[4:]), one[0])
+            p = probabilities and probabilities(_shown_from(state, *one[4:]), one[0])
             return state if update is None else _updated(update, state, *one), p
 
         return lax.scan(step, state, rounds)
