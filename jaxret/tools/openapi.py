@@ -9,7 +9,7 @@ in the same file.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxret.tools.schema import parameters, resolve
+from jaxret.tools.schema import parameters, resolve, resolved
 from jaxret.tools.tool import Tool, joined
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
@@ -62,7 +62,7 @@ def _tool(
             schema = one.get("schema")
             schema = schema if isinstance(schema, Mapping) else {}
             about = {"description": one["description"]} if one.get("description") else {}
-            found[str(one.get("name"))] = {**_followed(schema, spec), **about}
+            found[str(one.get("name"))] = {**resolved(schema, spec), **about}
     body = _resolved(where, operation.get("requestBody") or {}, spec)
     media = body.get("content")
     media = media if isinstance(media, Mapping) else {}
@@ -79,14 +79,6 @@ def _tool(
         category=", ".join(map(str, tags)),
         parameters=parameters({"properties": found}, spec) | in_body,
     )
-
-
-def _followed(schema: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow the reference of a schema; one that leads nowhere says nothing."""
-    try:
-        return resolve(schema, spec)
-    except ValueError:
-        return {}
 
 
 def _resolved(where: str, node: Any, spec: Mapping[str, Any]) -> Mapping[str, Any]:

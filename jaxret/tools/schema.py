@@ -71,9 +71,9 @@ def parameters(schema: Any, root: Any = None, depth: int = 2) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in sorted(fields, key=lambda name: name not in required):  # stable
         field = fields[name]
-        found[name] = _about(_resolved(field, root))
+        found[name] = _about(resolved(field, root))
         if depth > 1 and isinstance(field, Mapping):
-            inner = _resolved(field, root)
+            inner = resolved(field, root)
             inner = inner.get("items", inner) if isinstance(inner, Mapping) else {}
             if any("properties" in part for part in _parts(inner, root, set())):
                 below = parameters(inner, root, depth - 1)
@@ -99,7 +99,7 @@ def listed(found: Mapping[str, str]) -> str:
 
 def _parts(schema: Any, root: Any, above: set[int]) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and the parts joined to it; a part that contains itself, once."""
-    schema = _resolved(schema, root)
+    schema = resolved(schema, root)
     if not isinstance(schema, Mapping) or len(above) > 20:
         return
     yield schema
@@ -109,7 +109,8 @@ def _parts(schema: Any, root: Any, above: set[int]) -> Iterator[Mapping[str, Any
                 yield from _parts(part, root, above | {id(part)})
 
 
-def _resolved(node: Any, root: Any) -> Any:
+def resolved(node: Any, root: Any) -> Any:
+    """Follow the reference of a node; one that leads nowhere gives an empty node."""
     try:
         return resolve(node, root)
     except ValueError:
