@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from jaxret.environments.environment import Environment, simulated_reranker
-from jaxret.evaluation import metrics
+from jaxret.evaluation.evaluate import _rank_by_rows
 from jaxret.learners import presets
 from jaxret.methods.mlc import classification
 from jaxret.methods.refiner import refinement
@@ -62,7 +62,8 @@ def simulated(how):
 
 
 def evaluated():
-    return metrics.evaluate, (shape(ITEMS, WIDTH), STREAM.queries, STREAM.labels)
+    arrays = shape(ITEMS, WIDTH), STREAM.queries, STREAM.labels, shape(ITEMS, dtype=bool)
+    return partial(_rank_by_rows, k=10), arrays
 
 
 def trained(network, loss, batch):
@@ -123,7 +124,7 @@ PROGRAMS = {  # name -> function that returns a program and its input shapes
     "scan_rounds": partial(simulated, scan_rounds),
     "simulate_blocked": partial(simulated, simulate_blocked),
     "simulate_on_mesh": partial(simulated, partial(simulate_on_mesh, mesh=MESH)),
-    "metrics.evaluate": evaluated,
+    "evaluate": evaluated,
     **{f"train_step, MLC on {name}": partial(trained_mlc, b) for name, b in BACKBONES.items()},
     "train_step, refiner on bert": partial(trained_refiner, BACKBONES["bert"]),
     "train_step, answers of qwen3": trained_answers,

@@ -443,23 +443,22 @@ def _mesh_of(theta: Float[jax.Array | np.ndarray, "S I d"]) -> Mesh | None:
 @partial(jax.jit, static_argnames=("family", "k", "mesh"))
 def _rank_by_states(states, numbers, rows, queries, labels, *, family, k, mesh):
     def one(state, numbers, rows):
-        scores = family(*numbers).scores
-        own = jax.tree.map(lambda x: x[rows], queries)
-        return _rank_by_state(scores, state, own, labels[rows], k=k)
+        by, own = partial(family(*numbers).scores, state), jax.tree.map(lambda x: x[rows], queries)
+        available = state.available
+        return metrics.evaluate_scores(by, own, labels[rows], available=available, k=k)
 
     if mesh is None:  # a catalogue that is split over devices: one seed after another
         return jax.lax.map(lambda run: one(*run), (states, numbers, rows))
     return sharding.sweep(one, states, numbers, rows, mesh=mesh)
 
 
-def _rank_by_state(scores, state, queries, labels, *, k):
-    by, available = partial(scores, state), state.available
-    return metrics.evaluate_scores(by, queries, labels, available=available, k=k)
-
-
 @partial(jax.jit, static_argnames="k")
 def _rank_by_rows(theta, queries, labels, available, *, k):
-    values = metrics.evaluate(theta, queries, labels, available=available, k=k)
+    def scores(queries):
+        # Full precision: the faster default of accelerators would round scores into ties.
+        return jnp.matmul(queries, theta.T, precision=jax.lax.Precision.HIGHEST)
+
+    values = metrics.evaluate_scores(scores, queries, labels, available=available, k=k)
     return jax.tree.map(lambda x: x[None], values)
 
 

@@ -16,8 +16,8 @@ With ``rank`` counted from zero and L labels:
 Labels are padded with -1. All metrics of a query without labels, for which no tool is right, are
 NaN: a ranking of tools cannot be right for it. Averages leave it out.
 
-`evaluate` scores and ranks a whole catalogue; `evaluate_ranking` takes lists of items, best first,
-such as those of a `jaxret.retrieval.ranking.Ranking`.
+`evaluate_scores` scores and ranks a whole catalogue; `evaluate_ranking` takes lists of items, best
+first, such as those of a `jaxret.retrieval.ranking.Ranking`.
 
 Letters: I items, d width, N queries, L labels per query, k cut (or length of a list).
 """
@@ -29,12 +29,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.runtime.validate import whole_numbers
 
+CHUNK = 256  # queries scored together; at most CHUNK x I scores are in memory at a time
 UNRANKED = np.iinfo(np.int32).max  # rank of a padded or absent label, beyond every cut
 
 
@@ -139,46 +139,6 @@ def completeness_at_k(
     return _defined(((ranks < k) | (labels < 0)).all(axis=-1), labels)
 
 
-def evaluate(
-    theta: Float[Array, "I d"],
-    queries: Float[Array, "N d"],
-    labels: Int[Array, "N L"],
-    *,
-    available: Bool[ArrayLike, "I"] | None = None,
-    k: int = 10,
-    chunk: int = 256,
-) -> dict[str, Float[Array, "N"]]:
-    """Compute every metric of every query, ranking all available items by ``theta . q``.
-
-    Args:
-      theta: item embeddings [I, d].
-      queries: query embeddings [N, d].
-      labels: right items of each query [N, L], -1 pads.
-      available: mask of the items [I]; None: all are available. An absent label is missed.
-      k: cut of the ranking.
-      chunk: queries scored together; at most chunk x I scores are in memory at a time.
-
-    Returns:
-      ``accuracy``, ``recall@k``, ``ndcg@k`` and ``completeness@k`` (with the number for k), [N].
-
-    Raises:
-      ValueError: if the shapes do not fit, or a label is no row of ``theta``.
-    """
-    theta, queries = jnp.asarray(theta), jnp.asarray(queries)
-    shapes = [theta.shape, queries.shape]
-    if theta.ndim != 2 or queries.ndim != 2 or theta.shape[1] != queries.shape[1]:
-        raise ValueError(f"theta and queries must be [I, d] and [N, d], got {shapes}")
-    labels = _whole("labels", labels)
-    if not isinstance(labels, Tracer) and labels.max(initial=-1) >= len(theta):
-        raise ValueError(f"labels must be rows of theta, below {len(theta)}, got {labels.max()}")
-
-    def scores(queries):
-        # Full precision: the faster default of accelerators would round scores into ties.
-        return jnp.matmul(queries, theta.T, precision=jax.lax.Precision.HIGHEST)
-
-    return evaluate_scores(scores, queries, labels, available=available, k=k, chunk=chunk)
-
-
 def evaluate_scores(
     scores: Callable[[Any], Float[Array, "n I"]],
     queries: Any,
@@ -186,7 +146,6 @@ def evaluate_scores(
     *,
     available: Bool[ArrayLike, "I"] | None = None,
     k: int = 10,
-    chunk: int = 256,
 ) -> dict[str, Float[Array, "N"]]:
     """Compute every metric of every query, ranking all available items by given scores.
 
@@ -196,19 +155,12 @@ def evaluate_scores(
       labels: right items of each query [N, L], -1 pads.
       available: mask of the items [I]; None: all are available. An absent label is missed.
       k: cut of the ranking.
-      chunk: queries scored together.
 
     Returns:
       ``accuracy``, ``recall@k``, ``ndcg@k`` and ``completeness@k`` (with the number for k), [N].
-
-    Raises:
-      ValueError: if the numbers of queries and rows of labels differ, or labels are not whole.
     """
-    queries, labels = jax.tree.map(jnp.asarray, queries), _whole("labels", labels)
     size = labels.shape[0]
-    if (lengths := {len(part) for part in jax.tree.leaves(queries)}) != {size}:
-        raise ValueError(f"there are {', '.join(map(str, lengths))} queries and labels of {size}")
-    chunk = max(1, min(chunk, size))
+    chunk = max(1, min(CHUNK, size))
 
     def chunked(rows):
         return jnp.pad(rows, ((0, -size % chunk), (0, 0))).reshape(-1, chunk, rows.shape[1])
@@ -241,7 +193,7 @@ def evaluate_ranking(
       ValueError: if the numbers of lists and rows of labels differ, or a cut is below 1 or beyond
         the length of the lists.
     """
-    items, labels = _whole("items", items), _whole("labels", labels)
+    items, labels = whole_numbers("items", items, 2), whole_numbers("labels", labels, 2)
     if len(items) != len(labels):
         raise ValueError(f"there are {len(items)} rankings and labels of {len(labels)} queries")
     if out := [k for k in ks if not 1 <= k <= items.shape[1]]:
@@ -254,11 +206,6 @@ def evaluate_ranking(
 @partial(jax.jit, static_argnames="ks")
 def _of_lists(items, labels, ks):
     return _measured(ranks_in(items, labels), labels, ks)
-
-
-def _whole(name: str, rows: Any) -> Int[Array, "N m"]:
-    """Convert rows of positions; raise ValueError unless they are whole numbers [N, m]."""
-    return jnp.asarray(rows if isinstance(rows, Tracer) else whole_numbers(name, rows, 2))
 
 
 def _measured(ranks, labels, ks) -> dict[str, Float[Array, "*N"]]:

@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 from ir_measures import R, Success, nDCG
 
+from jaxret.evaluation import metrics
 from jaxret.evaluation.metrics import (
     UNRANKED,
     accuracy,
     completeness_at_k,
-    evaluate,
     evaluate_ranking,
+    evaluate_scores,
     ndcg_at_k,
     ranks,
     ranks_in,
@@ -47,6 +48,11 @@ def trec_eval(measures, scores, labels, available=None):
     for metric in ir_measures.iter_calc(list(values), qrels, run):
         values[metric.measure][int(metric.query_id[1:])] = metric.value
     return values
+
+
+def evaluate(theta, queries, labels, available=None):
+    theta, queries, labels = map(jnp.asarray, (theta, queries, labels))
+    return evaluate_scores(lambda x: x @ theta.T, queries, labels, available=available)
 
 
 @jax.jit
@@ -108,15 +114,15 @@ def test_queries_and_lists_without_labels_have_no_metrics():
 
 
 @pytest.mark.parametrize(("chunk", "share_available"), [(1, 0.5), (32, 1.0), (200, 0.5)])
-def test_evaluate_agrees_with_trec_eval_for_every_chunk(tied, chunk, share_available):
+def test_scores_agree_with_trec_eval_for_every_chunk(tied, chunk, share_available, monkeypatch):
+    monkeypatch.setattr(metrics, "CHUNK", chunk)
     rng = np.random.default_rng(2)
     theta = rng.integers(-1, 2, (I, 4)).astype(np.float32)  # exact scores, many ties
     queries = rng.integers(-1, 2, (N, 4)).astype(np.float32)
     labels = tied[1]
     available = rng.random(I) < share_available
     expected = trec_eval(MEASURES, queries @ theta.T, labels, available)
-    arrays = map(jnp.asarray, (theta, queries, labels))
-    got = evaluate(*arrays, available=available, chunk=chunk)
+    got = evaluate(theta, queries, labels, available)
     assert set(got) == {"accuracy", "completeness@10", "ndcg@10", "recall@10"}
     np.testing.assert_allclose(got["recall@10"], expected[R @ K], atol=1e-6)
     np.testing.assert_allclose(got["ndcg@10"], expected[nDCG @ K], atol=1e-6)
@@ -169,11 +175,9 @@ def test_lists_are_evaluated_as_arrays_are():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: evaluate(np.eye(2), np.eye(3), [[0]] * 3), r"must be \[I, d\] and \[N, d\], got"),
-        (lambda: evaluate(np.eye(2), np.eye(2), [[0], [2]]), "be rows of theta, below 2, got 2"),
-        (lambda: evaluate(np.eye(2), np.eye(2), [[0]]), "there are 2 queries and labels of 1"),
-        (lambda: evaluate(np.eye(2), np.eye(2), [0, 1]), r"labels must have 2 axes, .* \[2\]"),
-        (lambda: evaluate(np.eye(2), np.eye(2), [[0.5], [1]]), "labels must be whole numbers, got"),
+        (lambda: evaluate_ranking(np.eye(2, dtype=int), [[0]], (1,)), "2 rankings and labels of 1"),
+        (lambda: evaluate_ranking([[0, 1]], [0], (1,)), r"labels must have 2 axes, .* \[1\]"),
+        (lambda: evaluate_ranking([[0, 1]], [[0.5]], (1,)), "labels must be whole numbers, got"),
         (lambda: evaluate_ranking([[0.5, 1]], [[0]], (1,)), "items must be whole numbers, got 0.5"),
         (
             lambda: evaluate_ranking([["a"]], [[0]], (1,)),
