@@ -66,15 +66,6 @@ class ConfidenceSequence(NamedTuple):
     high: Float[np.ndarray, " m"]
 
 
-def checked_times(rounds: int) -> Int[np.ndarray, " m"]:
-    """Return the times at which a sequence is computed: from 10 rounds on, evenly in log T.
-
-    Returns:
-      at most 100 numbers of rounds [m], increasing, the last one T.
-    """
-    return np.unique(np.geomspace(min(10, rounds), rounds, 100).round().astype(int))
-
-
 def lower_bounds(
     terms: Float[np.ndarray, " T"],
     times: Int[np.ndarray, " m"],

@@ -261,7 +261,8 @@ def evaluate(
     """
     rounds = go_through(log, policy, groups=groups, cascade=cascade, truncation=TRUNCATION)
     w, y, m, e = rounds.weight, rounds.reward, rounds.model, rounds.expected
-    times = intervals.checked_times(log.rounds)
+    times = np.geomspace(min(10, log.rounds), log.rounds, 100)  # from 10 rounds on, evenly in log T
+    times = np.unique(times.round().astype(int))
 
     def anytime(terms, low, high, least=0.0):
         found = intervals.confidence_sequence(low, high, times, alpha=alpha, least=least)
