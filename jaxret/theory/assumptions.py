@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
 from jaxret.learners.rank_one import Rule
-from jaxret.rules.estimators import Estimator, Observation
+from jaxret.rules.estimators import Observation
 from jaxret.theory.checks import moments
 from jaxret.theory.comparators import losses
 from jaxret.theory.offsets import RoundOffsets
@@ -344,32 +344,27 @@ def _starts_with(run: Evidence, start: Float[np.ndarray, " S"]) -> Assumption:
     return at_most("the run starts at Theta_1: first loss off by", off.max(), _CLOSE)
 
 
-def failure_on_probe(
-    estimator: Estimator, item: int
-) -> tuple[Float[np.ndarray, " I"], Float[np.ndarray, " I"]]:
-    """Return p of the probe, and the coefficients c after one of its items failed.
-
-    Args:
-      estimator: estimator of the coefficients, which are NaN unless it uses bandit feedback.
-      item: item that was drawn from p and got the reward 0.
-
-    Returns:
-      p [8] and c [8].
-    """
-    p = jax.nn.softmax(jnp.asarray(_PROBE))
-    ids = jnp.arange(len(p))
-    obs = Observation(
-        probs=p,
-        chosen=(ids == item).astype(p.dtype),
-        best=(ids == p.argmax()).astype(p.dtype),
-        target=None,
-        p_chosen=p[item],
-        propensity=p[item],
-        reward=jnp.zeros_like(p[item]),
-    )
-    if not estimator.bandit:
-        return np.asarray(p), np.full(len(p), np.nan)
-    return np.asarray(p, np.float64), np.asarray(estimator.coefficients(obs), np.float64)
+def same_failure(run: Evidence) -> Assumption:
+    """Assume ``c = p`` after the failure of any tool; measured on the probe, for two tools."""
+    estimator, off = run.rule.estimator, [np.nan]
+    if estimator.bandit:
+        p = jax.nn.softmax(jnp.asarray(_PROBE))
+        ids = jnp.arange(len(p))
+        failures = [
+            Observation(
+                probs=p,
+                chosen=(ids == item).astype(p.dtype),
+                best=(ids == p.argmax()).astype(p.dtype),
+                target=None,
+                p_chosen=p[item],
+                propensity=p[item],
+                reward=jnp.zeros_like(p[item]),
+            )
+            for item in (0, 7)
+        ]
+        coefficients = np.asarray([estimator.coefficients(x) for x in failures], np.float64)
+        off = np.abs(coefficients - np.asarray(p, np.float64))
+    return at_most("a failure teaches c = p: off by", np.max(off), _CLOSE)
 
 
 def _probed(run, noise_rate):

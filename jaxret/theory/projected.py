@@ -49,7 +49,7 @@ from jaxret.evaluation.estimate import Estimate
 from jaxret.learners.rank_one import Rule
 from jaxret.simulation.run import Run
 from jaxret.theory import assumptions
-from jaxret.theory.assumptions import Assumption, Evidence, at_most, distance2
+from jaxret.theory.assumptions import Evidence, distance2
 from jaxret.theory.offsets import offsets_at
 from jaxret.theory.rerun import Watch, available_rows
 from jaxret.theory.theorems import Bound, clean_variance
@@ -85,7 +85,7 @@ def with_projection(
     Returns:
       The bound, with the terms start, shortened steps and stretched rows.
     """
-    rule, eta = evidence.rule, float(evidence.rule.eta)
+    eta = float(evidence.rule.eta)
     total, stretched = (x.sum(axis=1) for x in costs)
     start = np.full(len(total), distance2(evidence) / (2.0 * eta))
     terms = {"start": start, "steps, shortened": total - stretched, "stretched rows": stretched}
@@ -102,7 +102,7 @@ def with_projection(
             assumptions.drawn_from_model(evidence),
             assumptions.estimator_mean(evidence, noise_rate=0.0, bias=0.0),
             assumptions.estimator_second_moment(evidence, noise_rate=0.0, allowed=clean_variance),
-            _same_failure(rule),
+            assumptions.same_failure(evidence),
             assumptions.one_label(evidence),
             assumptions.label_noise(evidence, 0.0),
         ),
@@ -163,10 +163,3 @@ def _after(rule: Rule, row: dict[str, Array], c: Float[Array, " I"]):
     closer = factor**2 * length2 - row["theta2"] - 2.0 * (factor * x_u - row["theta_u"])
     delta = (factor**2 - 1.0) * length2 - 2.0 * (factor - 1.0) * x_u
     return closer, jnp.where(factor > 1.0, delta, 0.0)
-
-
-def _same_failure(rule: Rule) -> Assumption:
-    """Assume ``c = p`` after the failure of any tool; measured on a probe."""
-    probes = [assumptions.failure_on_probe(rule.estimator, item) for item in (0, 7)]
-    off = np.max([np.abs(c - p).max() for p, c in probes])
-    return at_most("a failure teaches c = p: off by", off, 1e-3)
