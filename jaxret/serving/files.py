@@ -130,7 +130,6 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
         described = json.loads(path.read_text())
         with (folder / described["arrays"]).open("rb") as file, np.load(file) as stored:
             arrays = dict(stored)
-        names, starts = described["ids"], arrays["starts"]
         if described["version"] != VERSION:
             raise ValueError(f"version {described['version']}, not {VERSION}")
         named = {
@@ -138,40 +137,30 @@ def load(folder: Path, learner: Learner | None, encoder: Encoder | None) -> Stor
             for name, rows in arrays.items()
             if name.startswith("set_")
         }
-        sets = [named[name] for name in described["sets"]]
-        texts, tickets = described["texts"], _tickets(described, arrays, named)
-        seed, next_ticket = described["seed"], described["next_ticket"]
-        identity, end = described["identity"], described["end"]
         its_learner, its_encoder = described["learner"], described["encoder"]
-        log = None if described["log"] is None else Path(described["log"])
-        end = None if end is None else End(*end)
+        fields: dict[str, Any] = {
+            **{name: described[name] for name in ("texts", "next_ticket", "seed", "identity")},
+            "names": described["ids"],
+            "starts": arrays["starts"],
+            "tickets": _tickets(described, arrays, named),
+            "sets": [named[name] for name in described["sets"]],
+            "log": None if described["log"] is None else Path(described["log"]),
+            "end": None if described["end"] is None else End(*described["end"]),
+        }
     except Exception as error:  # NumPy raises many types for damaged files
         problem = f"{type(error).__name__}: {error}"
         raise ValueError(f"{folder} is damaged or of another version ({problem})") from error
     learner = _learner(folder, its_learner, learner)
     if encoder is None and its_encoder is not None:
         if its_encoder.get("callable"):
+            width = arrays["starts"].shape[1]
             raise ValueError(
                 f"the texts of {folder} were encoded by the callable {its_encoder['name']!r} "
-                f"(width {starts.shape[1]:,}), which no file holds: Index.load(folder, encoder=it)"
+                f"(width {width:,}), which no file holds: Index.load(folder, encoder=it)"
             )
         encoder = encoders.load_encoder(its_encoder["name"], its_encoder["path"])
     state = _state(folder, learner, arrays)
-    return Stored(
-        learner=learner,
-        encoder=encoder,
-        state=state,
-        names=names,
-        starts=starts,
-        texts=texts,
-        tickets=tickets,
-        sets=sets,
-        next_ticket=next_ticket,
-        seed=seed,
-        identity=identity,
-        log=log,
-        end=end,
-    )
+    return Stored(learner=learner, encoder=encoder, state=state, **fields)
 
 
 def _tickets(
