@@ -69,9 +69,7 @@ def by_evidence(dataset: Dataset) -> Dataset:
     return as_hops(replace(dataset, steps=steps), template="{query}")
 
 
-def by_plan(
-    dataset: Dataset, plans: Sequence[Sequence[str]], *, template: str = TEMPLATE
-) -> Dataset:
+def by_plan(dataset: Dataset, plans: Sequence[Sequence[str]]) -> Dataset:
     """Make a hop of every sub-question.
 
     It is unknown which label of a query answers a sub-question, so every hop has all labels.
@@ -79,7 +77,6 @@ def by_plan(
     Args:
       dataset: data set of N queries.
       plans: N lists of at least one sub-question.
-      template: template of a hop's text, with the placeholders ``query`` and ``step``.
 
     Raises:
       ValueError: if the number of plans is not N, or a plan is empty.
@@ -91,5 +88,5 @@ def by_plan(
             f"sub-question, got {len(lengths)} plans, the shortest of {min(lengths, default=0)}"
         )
     steps = tuple(tuple(Step(query=text, label=-1) for text in plan) for plan in plans)
-    hops = as_hops(replace(dataset, steps=steps), template=template)
+    hops = as_hops(replace(dataset, steps=steps))
     return replace(hops, labels=np.repeat(dataset.labels, lengths, axis=0))
