@@ -51,7 +51,7 @@ from jaxret.integrations.agent_index import AgentIndex
 from jaxret.integrations.outcomes import Outcome, causes, reward
 from jaxret.learners.learner import Learner
 from jaxret.runtime.validate import require
-from jaxret.serving.index import Index, Ticket
+from jaxret.serving.index import Index
 
 GIVEN = cast(Context, None)  # the default of an argument that FastMCP fills in
 
@@ -157,15 +157,6 @@ class LearnedSearch(BaseSearchTransform):
         server.add_middleware(_Watch(self))
         return self
 
-    def find(self, tools: Sequence[Tool], query: str) -> Ticket:
-        """Search the given tools of the server; new and changed ones are first added to the index.
-
-        Args:
-          tools: tools that may be shown, at least one.
-          query: text of the agent.
-        """
-        return self.searched.find({tool.name: tool for tool in tools}, query, self._max_results)
-
     def learn(self, ticket: str, name: str, worked: float) -> None:
         """Answer a tool of a ticket.
 
@@ -179,15 +170,6 @@ class LearnedSearch(BaseSearchTransform):
         """
         self.searched.learn(ticket, name, worked)
 
-    async def watch(self, call: _Call, result: Any) -> None:
-        """Learn from the outcome of a call; what cannot be learnt is logged, and fails no call.
-
-        Args:
-          call: the call.
-          result: a `ToolResult`, or the exception that the tool raised.
-        """
-        await self.searched.awatch(self.outcome, call.ticket, call.name, result)
-
     async def _search(self, tools: Sequence[Tool], query: str) -> Sequence[Tool]:
         return (await self._ticket(tools, query))[1]
 
@@ -198,8 +180,8 @@ class LearnedSearch(BaseSearchTransform):
         if not query.strip():
             raise ToolError("the query is empty: say what the tool should do")
         # Encoding takes milliseconds, in which the server answers other requests.
-        ticket = await anyio.to_thread.run_sync(self.find, tools, query)
-        by_name = {tool.name: tool for tool in tools}
+        by_name, find = {tool.name: tool for tool in tools}, self.searched.find
+        ticket = await anyio.to_thread.run_sync(find, by_name, query, self._max_results)
         return ticket.key, [by_name[name] for name in ticket.ids]
 
     async def transform_tools(self, tools: Sequence[Tool]) -> Sequence[Tool]:
@@ -287,15 +269,20 @@ class _Watch(Middleware):
         call = calling.get()
         if call is None or call.name != context.message.name:
             return await call_next(context)
+
+        async def learn(outcome: Any) -> None:
+            search = self.search
+            await search.searched.awatch(search.outcome, call.ticket, call.name, outcome)
+
         before = calling.set(None)  # the ticket is not for tools that this tool calls
         try:
             result = await call_next(context)
         except Exception as error:
-            await self.search.watch(call, error)
+            await learn(error)
             raise
         finally:
             calling.reset(before)
-        await self.search.watch(call, result)
+        await learn(result)
         return result
 
 
