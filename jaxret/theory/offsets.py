@@ -33,7 +33,7 @@ from jaxret.learners.rank_one import Rule, offsets_of, rule_of
 from jaxret.rules.offsets import of_prior
 from jaxret.simulation.run import Run
 from jaxret.simulation.trace import measure
-from jaxret.theory.rerun import Watch, available_rows, rerun
+from jaxret.theory.rerun import available_rows, rerun
 from jaxret.types import State
 
 
@@ -61,12 +61,6 @@ def offsets_at(rule: Rule | None, state: State, asked: Any) -> Float[Array, " I"
     return offsets_of(rule, state, asked)
 
 
-def has_offsets(run: Run) -> bool:
-    """Return whether the learner of a run is rank one with offsets."""
-    rule = rule_of(run.learner)
-    return rule is not None and rule.offsets is not None
-
-
 def of_queries(run: Run) -> Float[np.ndarray, "N I"] | None:
     """Return the offsets that depend on the query alone, for the tools that are available.
 
@@ -78,31 +72,6 @@ def of_queries(run: Run) -> Float[np.ndarray, "N I"] | None:
         return None
     scores = run.task.prior_scores()[:, available_rows(run.task)]
     return np.asarray(of_prior(rule.offsets, jnp.asarray(scores), rule.tau))
-
-
-def watch(run: Run, comparator: Float[Array, "I d"], theta_1: Float[Array, "I d"]) -> Watch:
-    """Make the quantity that a rerun measures: the fields of `RoundOffsets`.
-
-    Args:
-      run: run of a rank-one learner with offsets.
-      comparator: U, of the available tools [I, d].
-      theta_1: projected rows at the start, of the available tools [I, d].
-    """
-    rule = rule_of(run.learner)
-    assert rule is not None
-    rows = available_rows(run.task)
-    positions = np.full(len(run.task.ids) + 1, -1, np.int32)  # the last entry is for padding
-    positions[rows] = np.arange(len(rows))
-    positions, u, start = jnp.asarray(positions), jnp.asarray(comparator), jnp.asarray(theta_1)
-
-    def look(nothing, state, line):
-        own = offsets_of(rule, state, line.asked)[rows]
-        labels, q = positions[line.labels], line.query / rule.tau
-        losses = [measure(theta @ q + own, labels).loss for theta in (u, start)]
-        bias = 2 * measure(own, labels).logit_label - own.sum()
-        return nothing, RoundOffsets._make((*losses, bias))
-
-    return Watch((), look)
 
 
 def measured(
@@ -118,4 +87,18 @@ def measured(
     Raises:
       ValueError: if the rounds cannot be computed again.
     """
-    return rerun(run, *watch(run, comparator, theta_1))[1]
+    rule = rule_of(run.learner)
+    assert rule is not None
+    rows = available_rows(run.task)
+    positions = np.full(len(run.task.ids) + 1, -1, np.int32)  # the last entry is for padding
+    positions[rows] = np.arange(len(rows))
+    positions, u, start = jnp.asarray(positions), jnp.asarray(comparator), jnp.asarray(theta_1)
+
+    def look(nothing, state, line):
+        own = offsets_of(rule, state, line.asked)[rows]
+        labels, q = positions[line.labels], line.query / rule.tau
+        losses = [measure(theta @ q + own, labels).loss for theta in (u, start)]
+        bias = 2 * measure(own, labels).logit_label - own.sum()
+        return nothing, RoundOffsets._make((*losses, bias))
+
+    return rerun(run, (), look)[1]

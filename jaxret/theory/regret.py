@@ -108,12 +108,12 @@ def regret(
       ValueError: if the learner has no softmax, ``tau`` is missing for a learner without a rule or
         given for one with a rule, queries, labels or tools changed, or Theta has another shape.
     """
-    tau, task = temperature(run, tau), start_of(run)
+    tau, task, rule = temperature(run, tau), start_of(run), rule_of(run.learner)
     if against is None:
-        against = comparator(run, tau=tau if rule_of(run.learner) is None else None)
+        against = comparator(run, tau=tau if rule is None else None)
     elif not isinstance(against, Comparator):
         against = _given(jnp.asarray(against), run)
-    if offsets.has_offsets(run):
+    if rule is not None and rule.offsets is not None:
         own = offsets.measured(run, against.theta, jnp.asarray(task.theta))
         curve = cumulative_regret(run.trace.loss, own.comparator_loss, run.order)
         return Regret(curve, against, own)
