@@ -94,9 +94,10 @@ def statements(run: Run) -> list[Statement]:
     farthest = ((1.0 + np.linalg.norm(theta_1, axis=1)) ** 2).sum() + 4.0
     descent = farthest / eta + eta * (errors2 * (norm2 + 1.0)).sum(axis=1)
     regression = ((found.predictions - found.bits) ** 2).sum(axis=1)
+    contradicted = float((np.asarray(run.trace.reward) != np.asarray(run.trace.success)).mean())
     common = (
         at_most("shown by inverse gaps: |pi / p - 1|", found.off, _CLOSE),
-        _right_bits(run),
+        at_most("bits say what is right: share of wrong rewards", contradicted, 0.0),
         at_most("||q||", np.sqrt(norm2.max()), 1.0 + 1e-4),
     )
     by_regression = {
@@ -104,8 +105,11 @@ def statements(run: Run) -> list[Statement]:
         "square loss of the regression": gamma * items / 4.0 * regression,
     }
     realizable = {"exploring": explored, "estimating": gamma * items / 8.0 * descent}
+    p = realizability(found, descent)
+    name = "realizable, learning allowed for: least p by decile"
+    refuted = Assumption(name, p >= FALSE_ALARM, p, f">= {FALSE_ALARM:g}")
     stated = (
-        from_terms("SquareCB, if realizable", realizable, *common, _realizable(found, descent)),
+        from_terms("SquareCB, if realizable", realizable, *common, refuted),
         from_terms("SquareCB, from its regression", by_regression, *common),
     )
     wrong = Estimate.of((1.0 - np.asarray(run.trace.success, np.float64)).sum(axis=1))
@@ -157,18 +161,6 @@ def realizability(found: History, descent: Float[np.ndarray, " S"]) -> float:
                 v = ((gap**2 - descent[seed]) / (2.0 * gap)) ** 2
                 least = min(least, 3.0 * np.exp(-2.0 * v))  # two tails, and the event for A
     return float(min(1.0, tests * rounds * least))
-
-
-def _realizable(found: History, descent: Float[np.ndarray, " S"]) -> Assumption:
-    p = realizability(found, descent)
-    name = "realizable, learning allowed for: least p by decile"
-    return Assumption(name, p >= FALSE_ALARM, p, f">= {FALSE_ALARM:g}")
-
-
-def _right_bits(run: Run) -> Assumption:
-    reward, success = np.asarray(run.trace.reward), np.asarray(run.trace.success)
-    share = float((reward != success).mean())
-    return at_most("bits say what is right: share of wrong rewards", share, 0.0)
 
 
 def _settings(learner: Learner) -> tuple[float, float]:
