@@ -141,7 +141,6 @@ def slope(
     regrets: Float[np.ndarray, "S n"],
     *,
     resamples: int = 2000,
-    seed: int = 0,
 ) -> Slope:
     """Fit log mean regret on log T by least squares, with an interval by resampling whole seeds.
 
@@ -152,7 +151,6 @@ def slope(
       horizons: T, increasing [n].
       regrets: regret of each seed at each horizon [S, n], with positive means over seeds.
       resamples: number of bootstrap resamples.
-      seed: seed of the bootstrap.
 
     Returns:
       The exponent and its 95 % interval.
@@ -161,7 +159,7 @@ def slope(
       ValueError: if a mean regret is not positive, over the seeds or in a resample.
     """
     regrets = np.asarray(regrets, np.float64)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     picks = rng.integers(0, len(regrets), (resamples, len(regrets)))
     means = np.concatenate([regrets.mean(axis=0)[None], regrets[picks].mean(axis=1)])
     if not (means > 0).all():
