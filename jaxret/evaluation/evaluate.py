@@ -39,22 +39,13 @@ METRICS = ("accuracy", "recall@10", "ndcg@10", "completeness@10")
 _FEW_SIZES = 64  # parts are padded to multiples, so that few sizes are compiled
 
 
-class Scorer(Protocol):
-    """The parts of a learner that are evaluated: ``scores`` -> [N, I], and ``facts``."""
-
-    @property
-    def scores(self) -> Callable[..., Any]: ...
-    @property
-    def facts(self) -> Any: ...
-
-
 class RunLike(Protocol):
     """The parts of a `jaxret.simulation.run.Run` that are evaluated."""
 
     @property
     def name(self) -> str: ...
     @property
-    def family(self) -> Callable[..., Scorer]: ...
+    def family(self) -> Callable[..., Any]: ...  # numbers -> a learner
     @property
     def numbers(self) -> Float[np.ndarray, "S n"]: ...
     @property
