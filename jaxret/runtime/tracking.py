@@ -171,8 +171,8 @@ class WandbTracker(JsonlTracker):
         self._run.finish()
 
 
-class CompositeTracker:
-    """A tracker that forwards to several trackers."""
+class CompositeTracker(NoopTracker):
+    """Logs the steps of a loop to several trackers, and nothing else."""
 
     def __init__(self, *trackers: Tracker):
         self._trackers = trackers
@@ -180,22 +180,6 @@ class CompositeTracker:
     def log(self, metrics: Metrics, step: int) -> None:
         for tracker in self._trackers:
             tracker.log(metrics, step)
-
-    def curve(self, name: str, steps: np.ndarray, values: np.ndarray) -> None:
-        for tracker in self._trackers:
-            tracker.curve(name, steps, values)
-
-    def summary(self, values: Metrics) -> None:
-        for tracker in self._trackers:
-            tracker.summary(values)
-
-    def figure(self, name: str, path: str | Path) -> None:
-        for tracker in self._trackers:
-            tracker.figure(name, path)
-
-    def finish(self) -> None:
-        for tracker in self._trackers:
-            tracker.finish()
 
 
 def _kept_id(directory: Path) -> str:
