@@ -129,20 +129,11 @@ def _dual(run: Run, measured: Regret, found: duality.Dual, tau: float | None) ->
         longest = np.linalg.norm(u, axis=1)
         if longest.max() > radius:
             kept = u * np.minimum(1.0, radius / np.maximum(longest, radius))[:, None]
-            measured = regret(run, _rows(run, kept), tau=tau)
+            measured = regret(run, Comparator(jnp.asarray(kept)), tau=tau)
             longest = np.linalg.norm(kept, axis=1)
         bound = duality.against_ball(found, float(radius), float(longest.max()))
         statements.append(Statement(bound, measured.final))
     return statements
-
-
-def _rows(run: Run, kept: Float[np.ndarray, "J d"]) -> Float[np.ndarray, "I d"]:
-    """Write the rows of the available tools into the whole catalogue."""
-    if run.task.available is None:
-        return kept
-    whole = np.zeros_like(run.task.theta)
-    whole[np.flatnonzero(run.task.available)] = kept
-    return whole
 
 
 def _noise_rate(run: Run) -> float:

@@ -71,7 +71,7 @@ def dual(run: Run, tau: float, seen: tuple[Any, Any] | None = None) -> Dual:
       seen: result of a rerun with `watch`; None: the run is computed again.
 
     Raises:
-      ValueError: if the learner has no softmax, or the rounds cannot be computed again.
+      ValueError: if the rounds cannot be computed again.
     """
     residual, (entropy, loss, offsets) = seen or rerun(run, *watch(run))
     recorded = np.asarray(run.trace.loss, np.float64)
@@ -89,14 +89,8 @@ def watch(run: Run) -> Watch:
 
     Returns:
       The quantity, which accumulates residuals [I, d] and has an entropy and a loss per round.
-
-    Raises:
-      ValueError: if the learner has no softmax.
     """
-    logits = run.learner.logits
-    if logits is None:
-        raise ValueError(f"{run.name} has no softmax: so it has no loss, regret or bounds")
-
+    logits: Any = run.learner.logits  # `temperature` refuses a learner without a softmax
     rule = rule_of(run.learner)
 
     def look(residual, state, line):

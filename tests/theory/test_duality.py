@@ -106,5 +106,3 @@ def test_runs_that_cannot_be_computed_again_are_refused(sphere):
     moving = jr.Environment(arrives=np.array([0, 0, 0, 0, 0, 9]))
     with pytest.raises(ValueError, match="orag ran with arrives: its rounds cannot be computed"):
         rerun.rerun(replace(sphere, environment=moving), (), None)
-    with pytest.raises(ValueError, match="squarecb has no softmax"):
-        duality.dual(replace(sphere, learner=jr.squarecb()), TAU)
