@@ -90,7 +90,7 @@ def build(
     empty: Empty = "keep",
     none_right: bool = False,
 ) -> Dataset:
-    """Check the tools and queries of a source and merges duplicates.
+    """Check the tools and queries of a source, and merge duplicates.
 
     Tools with equal ids and documents are merged. Queries with equal text, group and steps are
     merged into the first of them, with the labels of all: a retriever cannot distinguish them, and
