@@ -29,7 +29,6 @@ from experiments.common.learners import chosen
 from experiments.common.loading import encoder_of, read_dataset, sample_queries
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import encoded
 
@@ -87,11 +86,9 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         return found
 
     results: dict[str, np.ndarray] = {}
-    bar = Progress(learner_grids(cfg), unit="learner")
-    for grid in bar:
-        bar.set_postfix_str(grid.name)
-        found = run.result(grid.name, partial(learn, grid))
-        results |= {f"{grid.name}/{key}": x for key, x in found.items()}
+    steps = {grid.name: partial(learn, grid) for grid in learner_grids(cfg)}
+    for name, found in run.results(steps, "learner"):
+        results |= {f"{name}/{key}": x for key, x in found.items()}
     return results
 
 

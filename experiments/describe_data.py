@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig
 
 import jaxret as jr
@@ -46,11 +45,12 @@ COLUMNS = {
 @experiment("describe_data")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Load, encode and describe each data set."""
-    results: dict[str, np.ndarray] = {}
-    for name, spec in present(cfg).items():
-        found = run.result(name, partial(described, cfg, spec))
-        results |= {f"{name}/{key}": found[key] for key in COLUMNS}
-    return results
+    steps = {name: partial(described, cfg, spec) for name, spec in present(cfg).items()}
+    return {
+        f"{name}/{key}": found[key]
+        for name, found in run.results(steps, "data set")
+        for key in COLUMNS
+    }
 
 
 @main.check

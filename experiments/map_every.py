@@ -26,7 +26,6 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.learners.learner import Learner
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 
@@ -44,15 +43,15 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     task = task_of(cfg)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}
-    for name in cfg.rules:
-        for every in (bar := Progress(cfg.every, unit="tile")):
-            bar.set_postfix_str(f"{name} {every}")
-            run.pause(0)
-            play = partial(played, MAKERS[name](every), task, seeds)
-            found = run.result(f"{name}-{every}", play)
-            results[f"{name} {every}/online"] = found["online"]
-            first = results[f"{name} {cfg.every[0]}/online"]
-            results[f"{name} {every}/gain"] = found["online"] - first
+    steps = {
+        f"{rule} {every}": partial(played, MAKERS[rule](every), task, seeds)
+        for rule in cfg.rules
+        for every in cfg.every
+    }
+    for name, found in run.results(steps, "tile"):
+        results[f"{name}/online"] = found["online"]
+        first = results[f"{name.split()[0]} {cfg.every[0]}/online"]
+        results[f"{name}/gain"] = found["online"] - first
     return results
 
 

@@ -40,7 +40,6 @@ from jaxret.learners.learner import Learner, query_for, vector_of
 from jaxret.learners.mixture import Blend, blend_of, logit
 from jaxret.learners.offsets import informed
 from jaxret.offline.off_policy import groups_of_rows
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 from jaxret.types import Slate
@@ -57,10 +56,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     results: dict[str, np.ndarray] = {}
     base: dict[str, np.ndarray] = {}
     made = variants(task, cfg.clusters)
-    for name in (bar := Progress(made, unit="variant")):
-        bar.set_postfix_str(name)
-        run.pause(0)
-        found = run.result(name.replace(" ", "-"), partial(simulated, made[name], task, seeds))
+    steps = {name: partial(simulated, make, task, seeds) for name, make in made.items()}
+    for name, found in run.results(steps, "variant"):
         base = base or found
         results |= {
             f"{name}/online": found["online"],

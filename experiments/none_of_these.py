@@ -51,7 +51,6 @@ from jaxret.evaluation.statistics import area_under_roc
 from jaxret.learners.learner import prior_for, query_for
 from jaxret.offline import threshold as thresholds
 from jaxret.offline.threshold import Threshold
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 
@@ -78,11 +77,9 @@ class Scored(NamedTuple):
 @experiment("none_of_these")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Score the answers of every seed; compare the scores; draw two of them."""
-    task, found = task_of(cfg), []
-    for seed in (bar := Progress(range(cfg.seed, cfg.seed + cfg.seeds), unit="seed")):
-        bar.set_postfix_str(f"{seed}")
-        run.pause(0)
-        found.append(run.result(f"seed-{seed}", partial(of_seed, cfg, task, seed)))
+    task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
+    steps = {f"seed {seed}": partial(of_seed, cfg, task, seed) for seed in seeds}
+    found = [one for _, one in run.results(steps, "seed")]
     results = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
     for part in PARTS:
         for area, gain in (("area", "gain"), ("exists", "exists_gain")):

@@ -40,7 +40,6 @@ from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.registry import factories
 from jaxret.rules.offsets import FIRST, Usage
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 
@@ -53,13 +52,12 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     task = task_of(cfg)
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {"words": np.array([words_alone(task)])}
-    plays = [(rule, column) for rule in cfg.rules for column in columns_of(rule)]
-    for rule, column in (bar := Progress(plays, unit="rule")):
-        bar.set_postfix_str(f"{rule} {column}")
-        run.pause(0)
-        learner = learner_of(rule, column, cfg)
-        found = run.result(f"{rule}-{column}", partial(played, learner, task, seeds))
-        results[f"{rule}/{column}"] = found["online"]
+    plays = {
+        f"{rule}/{column}": partial(played, learner_of(rule, column, cfg), task, seeds)
+        for rule in cfg.rules
+        for column in columns_of(rule)
+    }
+    results |= {name: found["online"] for name, found in run.results(plays, "rule")}
     for rule in cfg.rules:
         results[f"{rule}/gain"] = results[f"{rule}/both"] - results[f"{rule}/plain"]
     results |= run.result("static", partial(static, cfg, task, seeds))

@@ -54,7 +54,6 @@ from jaxret.learners.learner import Learner
 from jaxret.learners.minibatch import adamw
 from jaxret.learners.rank_one import from_rule, rule_of
 from jaxret.rules import schedules
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Parts, Task
 
@@ -117,9 +116,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         return gains | {"rounds": rounds, "success": success} | moves(ran, cfg.k)
 
     results = {f"static/{key}": value for key, value in static.items()}
-    for name, row in (bar := Progress(list(rows(cfg, task, parts)), unit="row")):
-        bar.set_postfix_str(name)
-        found = run.result(name.replace("/", "-"), partial(measure, name, row))
+    steps = {name: partial(measure, name, row) for name, row in rows(cfg, task, parts)}
+    for name, found in run.results(steps, "row"):
         results |= {f"{name}/{key}": value for key, value in found.items()}
     figure(cfg, run, results)
     return results

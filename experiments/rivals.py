@@ -51,7 +51,6 @@ from jaxret.evaluation.compare import compare_paired, corrected, success_by_quer
 from jaxret.learners.bandits.common import Start
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task, encoded
 
@@ -91,12 +90,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
     results: dict[str, np.ndarray] = {}
     success: dict[str, Float[np.ndarray, "S N"]] = {}
-    bar = Progress(entries(cfg), unit="learner")
-    for grid in bar:
-        bar.set_postfix_str(grid.name)
-        found = run.result(grid.name, partial(learn, grid))
-        success[grid.name] = found.pop("success")
-        results |= {f"{grid.name}/{key}": values for key, values in found.items()}
+    steps = {grid.name: partial(learn, grid) for grid in entries(cfg)}
+    for name, found in run.results(steps, "learner"):
+        success[name] = found.pop("success")
+        results |= {f"{name}/{key}": values for key, values in found.items()}
     return results | against(success, cfg.against, task)
 
 

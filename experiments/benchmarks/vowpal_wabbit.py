@@ -22,6 +22,7 @@ Results vary with the version of Vowpal Wabbit, which nothing else in jaxret nee
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,6 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 
@@ -54,23 +54,23 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
     pilot = jr.stream_orders(task, 1, seeds, part=parts.validation)
     reported = jr.stream_orders(task, 1, seeds, part=parts.training)
-    results: dict[str, np.ndarray] = {}
-    pairs = [(way, start) for way in cfg.ways for start in STARTS]
-    for way, start in (bar := Progress(pairs, unit="way")):
-        bar.set_postfix_str(f"{way} from {start}")
 
-        def found(way=way, start=start):
-            online, rates = [], []
-            for seed, few, stream in zip(seeds, pilot, reported, strict=True):
-                run.pause(0)
-                tried = [served(task, few, way, start, rate, seed) for rate in cfg.rates]
-                rates.append(cfg.rates[int(np.argmax(tried))])
-                online.append(served(task, stream, way, start, rates[-1], seed))
-            return {"online": online, "rate": rates}
+    def stream_all(way, start):
+        """Choose the rate of each seed on its pilot, and stream at that rate."""
+        online, rates = [], []
+        for seed, few, stream in zip(seeds, pilot, reported, strict=True):
+            run.pause(len(online))
+            tried = [served(task, few, way, start, rate, seed) for rate in cfg.rates]
+            rates.append(cfg.rates[int(np.argmax(tried))])
+            online.append(served(task, stream, way, start, rates[-1], seed))
+        return {"online": online, "rate": rates}
 
-        each = run.result(f"{way}-{start}", found)
-        results |= {f"{way}/{start}/{key}": values for key, values in each.items()}
-    return results
+    steps = {f"{w}/{start}": partial(stream_all, w, start) for w in cfg.ways for start in STARTS}
+    return {
+        f"{name}/{key}": values
+        for name, found in run.results(steps, "way")
+        for key, values in found.items()
+    }
 
 
 @main.check

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ from jaxret.evaluation import plots
 from jaxret.runtime import distributed, memory, sharding, tracking
 from jaxret.runtime.checkpoint import Interrupted, interruptible
 from jaxret.runtime.files import write_whole
+from jaxret.runtime.progress import Progress
+
+Compute = Callable[[], Mapping[str, Any]]  # returns the arrays of a step by name
 
 
 class RunDirectory:
@@ -70,10 +73,22 @@ class RunDirectory:
 
         ``done``, the number of steps so far, is part of the message.
         """
-        if self.interrupted():
+        if distributed.anyone(self.interrupted()):
             raise Interrupted(self.directory, done)
 
-    def result(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    def results(
+        self, steps: Mapping[str, Compute], unit: str
+    ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        """Yield the name and the `result` of each step, with a progress bar.
+
+        The run can be stopped between two steps. Its file has dashes for slashes and blanks.
+        """
+        for done, name in enumerate(bar := Progress(steps, unit=unit)):
+            bar.set_postfix_str(name)
+            self.pause(done)
+            yield name, self.result(name.replace("/", "-").replace(" ", "-"), steps[name])
+
+    def result(self, name: str, compute: Compute) -> dict[str, np.ndarray]:
         """Compute the arrays of a step, or read them if they were computed before.
 
         Args:

@@ -24,6 +24,7 @@ intervals of a log to hold in .99 of the logs, the bootstrap of SNIPS in .82 and
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +41,6 @@ from experiments.off_policy.study import compared
 from experiments.off_policy.worlds import Judged, aim, judged, learnt, logs, policy
 from jaxret.evaluation import plots
 from jaxret.offline.off_policy import FEW, evaluate
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
 ANYTIME = ("IPS", "DR", "clipped IPS")  # clipped IPS only has a lower bound
@@ -74,11 +74,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     world, apart = task.split((cfg.share, 1 - cfg.share), seed=cfg.seed)
     policies = {name: judge(name, spec, world, apart, cfg.seed) for name, spec in judges(cfg)}
     results = {f"value/{name}": np.array([one.value]) for name, one in policies.items()}
-    for name, spec in (bar := Progress([*plain(cfg.logging).items()], unit="policy")):
-        bar.set_postfix_str(name)
-        run.pause(0)
-        serves = policy(name, spec)
-        found = run.result(name, lambda serves=serves: measured(cfg, serves, world, policies))
+    steps = {
+        name: partial(measured, cfg, policy(name, spec), world, policies)
+        for name, spec in plain(cfg.logging).items()
+    }
+    for name, found in run.results(steps, "policy"):
         results |= {f"{name}/{key}": values for key, values in found.items()}
     figures(run, [*cfg.logging], [*cfg.judged], results)
     return results

@@ -40,7 +40,6 @@ from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import cell, markdown
 from experiments.off_policy.worlds import learnt, policy, value
 from jaxret.offline.snapshots import with_probabilities
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
 BOUNDED = ("IPS", "DR", "SNIPS")
@@ -58,18 +57,15 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         policies[name] = learnt(policy(name, spec), task, exposures, cfg.seed + OTHER)
     truth = {name: value(one, task) for name, one in policies.items()}
     results = {f"value/{name}": np.array([x]) for name, x in truth.items()}
-    for name, spec in (bar := Progress([*plain(cfg.rules).items()], unit="rule")):
+    folder, steps = run.directory / "logs", {}
+    for name, spec in plain(cfg.rules).items():
         for epsilon in cfg.epsilons:
-            bar.set_postfix_str(f"{name}, {epsilon:g}")
-            run.pause(0)
             serves, place = exploring(name, spec, epsilon), f"{name}/{epsilon:g}"
-            folder = run.directory / "logs" / place
-            found = run.result(
-                place.replace("/", "-"), partial(served, cfg, serves, task, folder, policies, truth)
-            )
-            results |= {f"{place}/{key}": values for key, values in found.items()}
-            without = results[f"{name}/{cfg.epsilons[0]:g}/accuracy"]
-            results[f"{place}/cost"] = without - found["accuracy"]
+            steps[place] = partial(served, cfg, serves, task, folder / place, policies, truth)
+    for place, found in run.results(steps, "rule"):
+        results |= {f"{place}/{key}": values for key, values in found.items()}
+        without = results[f"{place.partition('/')[0]}/{cfg.epsilons[0]:g}/accuracy"]
+        results[f"{place}/cost"] = without - found["accuracy"]
     return results
 
 
