@@ -46,14 +46,13 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import shared_grid
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
+from experiments.common.streaming import ranking_metrics
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
-METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
-NDCG = 2  # position of nDCG among them
+NDCG = 2  # position of nDCG among `ranking_metrics`
 COLUMNS = ("tau", "eta_over_tau", "online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
 
 
@@ -71,7 +70,7 @@ class Grid(NamedTuple):
 @experiment("exploration")
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Run every learner on the grid; write curves and figures."""
-    task, metrics = task_of(cfg), [name.format(k=cfg.k) for name in METRICS]
+    task, metrics = task_of(cfg), ranking_metrics(cfg.k)
     # No queries are held out, but they are the same as with a held-out share.
     parts = task.parts(validation=cfg.validation, heldout=0.5, seeds=[cfg.seed])
     validation = parts.validation[0]
@@ -93,11 +92,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
     grids: dict[str, Grid] = {}
     pairs, rounds = list(product(cfg.tau, cfg.eta_over_tau)), cfg.exposures * len(task)
-    for way in (bar := Progress(ways(cfg), unit="way")):
-        bar.set_postfix_str(way.name)
-        found = run.result(way.name, partial(measure, way))
-        grids[way.name] = grid(found, validation, rounds, least)
-        results |= measured(way.name, pairs, grids[way.name], metrics)
+    steps = {way.name: partial(measure, way) for way in ways(cfg)}
+    for name, found in run.results(steps, "way"):
+        grids[name] = grid(found, validation, rounds, least)
+        results |= measured(name, pairs, grids[name], metrics)
     cells = len(cfg.ways) * len(pairs)
     results |= {"cells": np.array([cells]), "rounds": np.array([cells * cfg.seeds * rounds])}
     run.save_curves({name: found._asdict() for name, found in grids.items()})

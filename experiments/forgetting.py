@@ -50,6 +50,7 @@ queries in order of arrival (``right``: whether the first item is right), m metr
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -65,15 +66,14 @@ from experiments.common.figures import curves_figure
 from experiments.common.learners import chosen
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
+from experiments.common.streaming import ranking_metrics
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import map_queries
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.task import Task
 
-METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 LABELS = {
     "heldout": "held-out queries",
     "seen": "queries seen so far",
@@ -91,7 +91,7 @@ TABLES = (LEVELS, FATES, MOVES)
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Follow every learner along both streams; write curves and figures."""
     grids, task = learner_grids(cfg), task_of(cfg)
-    metrics = [name.format(k=cfg.k) for name in METRICS]
+    metrics = ranking_metrics(cfg.k)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
     training, validation, heldout = (mask[0] for mask in parts)
     streamed, seeds = ~validation, range(cfg.seed, cfg.seed + cfg.seeds)
@@ -127,10 +127,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
     results: dict[str, np.ndarray] = {}
     curves = {"rounds": rounds, "heldout/rounds": heldout_rounds}
-    bar = Progress(grids, unit="learner")
-    for grid in bar:
-        bar.set_postfix_str(name := grid.name)
-        found = run.result(name, lambda grid=grid: measure(grid))
+    steps = {grid.name: partial(measure, grid) for grid in grids}
+    for grid, (name, found) in zip(grids, run.results(steps, "learner"), strict=True):
         values = by_arrival(found["values"], order, streamed)
         rankings = {
             "heldout": found["heldout"].mean(axis=-1, dtype=np.float64),
@@ -139,11 +137,11 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             "first_ten": values[..., :10].mean(axis=-1, dtype=np.float64),
         }
         for curve, means in rankings.items():
-            for metric in ("recall@{k}", "ndcg@{k}"):
-                key = f"{name}/{curve}/{metric.format(k=cfg.k)}"
-                curves[key] = means[..., METRICS.index(metric)]
+            for metric in (f"recall@{cfg.k}", f"ndcg@{cfg.k}"):
+                key = f"{name}/{curve}/{metric}"
+                curves[key] = means[..., metrics.index(metric)]
                 results |= {f"{key}/{at}": x for at, x in moments(curves[key]).items()}
-        right = values[:, :, METRICS.index("accuracy")] > 0
+        right = values[:, :, metrics.index("accuracy")] > 0
         curves[f"{name}/forgotten"] = forgotten(right, rounds)
         single = fates(right, rounds) | {key: found[key] for key in MOVES}
         single |= {number: found[number] for number in grid.names}

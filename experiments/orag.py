@@ -22,7 +22,6 @@ holds the last embeddings of the first seed.
 from functools import partial
 from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig
 
 import jaxret as jr
@@ -34,15 +33,12 @@ from experiments.common.figures import learning_figures
 from experiments.common.learners import chosen
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
+from experiments.common.streaming import measured_online, ranking_metrics, stream_of, unseen_parts
 from experiments.common.tables import results_table, settings_table
-from jaxret.data.near_duplicates import near
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
-from jaxret.theory.regret import cumulative_regret
 
 COLUMNS = ("online/accuracy", "online/regret", "final/recall@{k}", "final/ndcg@{k}")
 COLUMNS += ("online/complete", "heldout/recall@{k}", "heldout/ndcg@{k}", "heldout/gain")
-METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 CURVES = ("success", "regret", "unneeded")
 
 
@@ -51,50 +47,31 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Stream to every learner in every protocol; write curves and figures."""
     task, seeds = task_of(cfg), range(cfg.seed, cfg.seed + cfg.seeds)
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
-    close = near(task.texts or (), parts.heldout, parts.training)
-    kinds = {"heldout_near": close, "heldout_new": parts.heldout & ~close}
-    unseen = {"heldout": parts.heldout}
-    unseen |= kinds if all(mask.any(axis=1).all() for mask in kinds.values()) else {}
-    longest = int(parts.streamed.sum(axis=1).max())
-
-    def streamed(exposures: int) -> dict[str, Any]:
-        sizes = {"items": len(task.ids), "rounds": exposures * longest, "seed": cfg.seed}
-        environment = environment_of(plain(cfg.environment), **sizes)
-        hops = bool(cfg.dataset.get("hops"))
-        same = {"seeds": seeds, "chunk": cfg.chunk, "hops": hops}
-        return {"exposures": exposures, "environment": environment, **same}
-
-    stream = streamed(cfg.exposures)
-    choosing = streamed(cfg.choose_exposures or cfg.exposures)
-    metrics, ndcg = [name.format(k=cfg.k) for name in METRICS], f"ndcg@{cfg.k}"
+    unseen, comparator = unseen_parts(task, parts), comparator_losses(cfg, task)
+    stream = stream_of(cfg, task, parts, cfg.exposures)
+    choosing = stream_of(cfg, task, parts, cfg.choose_exposures or cfg.exposures)
+    ndcg = f"ndcg@{cfg.k}"
+    by: dict[str, Any] = {"on": parts.validation, "metric": ndcg}
     static = jr.evaluate(task.theta, task, [ndcg], part=parts.heldout)[ndcg].values
-    comparator = comparator_losses(cfg, task)
 
     def learn(grid):
         """Choose settings, stream and rank, for one learner."""
         resume = partial(run.resume, grid.name)
-        by: dict[str, Any] = {"on": parts.validation, "metric": ndcg}
         swept = jr.sweep(grid, task, part=parts.training, resume=resume("heldout"), **choosing)
         held = swept.best(**by)
         if cfg.choose_exposures:
             held = jr.simulate(held, task, part=parts.training, resume=resume("unseen"), **stream)
-        by["part"] = parts.validation | (cfg.choosing == "all")
-        best = chosen(grid, task, resume=resume("choice"), **by, **choosing)
+        among = parts.validation | (cfg.choosing == "all")
+        best = chosen(grid, task, part=among, resume=resume("choice"), **by, **choosing)
         online = jr.simulate(best, task, part=parts.streamed, resume=resume("online"), **stream)
         online.save(run.directory / "embeddings" / grid.name)
 
-        order, success, loss = online.order, online.trace.success, online.trace.loss
-        unneeded = np.where(order >= 0, ~np.isin(online.trace.item, task.labels), np.nan)
-        found = {"order": order, "success": success, "unneeded": unneeded}
-        found["regret"] = cumulative_regret(loss, comparator, order)
-        found["online/regret"] = found["regret"][:, -1]
-        for name, curve in (("accuracy", success), ("loss", loss), ("unneeded", unneeded)):
-            found[f"online/{name}"] = np.nanmean(curve, axis=1)
+        found = measured_online(online, comparator)
         if stream["hops"]:
             found["online/complete"] = online.complete(cfg.exposures).values
         ranked = {"final": (online, parts.streamed)} | {n: (held, x) for n, x in unseen.items()}
         for protocol, (learner, part) in ranked.items():
-            values = jr.evaluate(learner, task, metrics, part=part)
+            values = jr.evaluate(learner, task, ranking_metrics(cfg.k), part=part)
             found |= {f"{protocol}/{metric}": x.values for metric, x in values.items()}
         found["heldout/gain"] = found[f"heldout/{ndcg}"] - static
         for protocol, learner in (("online", online), ("heldout", held)):
@@ -103,9 +80,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         return found
 
     results, curves = {}, {}
-    for grid in (bar := Progress(learner_grids(cfg), unit="learner")):
-        bar.set_postfix_str(name := grid.name)
-        found = run.result(name, partial(learn, grid))
+    steps = {grid.name: partial(learn, grid) for grid in learner_grids(cfg)}
+    for name, found in run.results(steps, "learner"):
         curves[name] = {curve: found[curve] for curve in CURVES}
         results |= {f"{name}/{key}": value for key, value in found.items() if "/" in key}
     run.save_curves(curves)

@@ -34,6 +34,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.figures import accuracy_figure
 from experiments.common.learners import chosen
 from experiments.common.run_directory import RunDirectory
+from experiments.common.streaming import ranking_metrics
 from experiments.common.tables import results_table
 from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
@@ -43,7 +44,6 @@ from jaxret.llm import Chat, Prompt, replace_prompts
 from jaxret.retrieval import rankgpt, selectors
 from jaxret.types import Selector
 
-METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 COLUMNS = ("online/accuracy", "online/last", "final/recall@{k}", "final/ndcg@{k}")
 UNTRAINED = ("none", "simulated", "rankgpt")
 
@@ -54,7 +54,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     chat = chat_of(cfg)
     bench = Bench(cfg, run)
     task, seeds = bench.task, range(cfg.seed, cfg.seed + cfg.seeds)
-    parts, metrics = bench.masks, [name.format(k=cfg.k) for name in METRICS]
+    parts, metrics = bench.masks, ranking_metrics(cfg.k)
     simulated = Environment(reranker=simulated_reranker(accuracy=cfg.accuracy))
     results: dict[str, np.ndarray] = {}
     curves: dict[str, dict[str, np.ndarray]] = {}

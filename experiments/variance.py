@@ -48,6 +48,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import PARTS
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
+from experiments.common.streaming import measured_online, ranking_metrics
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
 from jaxret.learners.learner import Learner
@@ -57,10 +58,8 @@ from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import from_registry, require
 from jaxret.task import Task
 from jaxret.theory.checks import Moments, moments
-from jaxret.theory.regret import cumulative_regret
 
 ORACLE = "full_information"
-METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 MOMENTS = ("bias", "variance", "variance_median", "final/bias", "final/variance_median")
 REACHED = ("online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
 GAPS = {"online/accuracy": "gap_closed", "final/ndcg@{k}": "final/gap_closed"}
@@ -252,7 +251,7 @@ def study(
     The noise rate is data, like tau and eta: all rates share one compiled program.
     """
     task, streamed = catalogue.task, ~catalogue.validation
-    metrics = [metric.format(k=cfg.k) for metric in METRICS]
+    metrics = ranking_metrics(cfg.k)
     measured = measure(make, task, catalogue.sample)
     pairs = list(product(cfg.tau, cfg.eta_over_tau))
     found = {}
@@ -272,13 +271,12 @@ def study(
             )
             ranked = jr.evaluate(online, task, metrics, part=streamed)
             tau, eta_over_tau = pairs[swept.runs.index(best)]
-            against = cumulative_regret(online.trace.loss, catalogue.comparator, online.order)
+            shown = measured_online(online, catalogue.comparator)
             moments = measured(np.asarray(online.states.theta), tau, rate)
             return {
                 **{f"final/{metric}": x.values for metric, x in ranked.items()},
                 **{f"final/{key}": x for key, x in moments.items()},
-                "online/accuracy": online.trace.success.mean(axis=1),
-                "online/regret": against[:, -1],
+                **{key: shown[key] for key in ("online/accuracy", "online/regret")},
                 "online/tau": np.full(len(seeds), tau),
                 "online/eta_over_tau": np.full(len(seeds), eta_over_tau),
             }

@@ -54,6 +54,7 @@ from experiments.common.experiment import Found, Results, experiment
 from experiments.common.learners import chosen
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
+from experiments.common.streaming import ranking_metrics
 from experiments.common.tables import results_table
 from jaxret.data.dataset import split_by_group
 from jaxret.evaluation import plots
@@ -72,7 +73,6 @@ LEVELS = ("static/accuracy", "online/accuracy", "static/ndcg@{k}", "final/ndcg@{
 LEVELS += ("heldout_static/ndcg@{k}", "heldout/ndcg@{k}")
 LEADS = ("rounds_to_match", "lead/first", "lead/last")
 REGRETS = ("shared/first_term", "shared/regret", "saved/quarter", "saved/half", "saved/whole")
-METRICS = ("accuracy", "recall@{k}", "ndcg@{k}", "completeness@{k}")
 Setting = tuple[float, float]  # tau, eta
 
 
@@ -98,7 +98,7 @@ class FromStart(NamedTuple):
     setting: Setting  # the start's own setting
     success: Float[np.ndarray, "S T"]
     static: Float[np.ndarray, "S T"]  # success in the same rounds with constant Theta_1
-    rankings: dict[str, Float[np.ndarray, "S 4"]]  # means of `METRICS`
+    rankings: dict[str, Float[np.ndarray, "S 4"]]  # means of `ranking_metrics`
     loss: Float[np.ndarray, "S T"]  # from this line on: at the setting of the base
     order: Int[np.ndarray, "S T"]
     comparator: Float[np.ndarray, " N"]  # losses of the comparator
@@ -264,7 +264,7 @@ def learn_from_start(
     """
     run, parts, stream = starts.run, starts.parts, starts.stream
     task, step = replace(starts.task, theta=theta_1), f"{grid.name}-{start}".replace("/", "-")
-    metrics = [name.format(k=starts.cfg.k) for name in METRICS]
+    metrics = ranking_metrics(starts.cfg.k)
 
     def rankings(ranked):
         return {
@@ -328,9 +328,9 @@ def learn_from_start(
 def levels(ours: FromStart, k: int) -> dict[str, np.ndarray]:
     """Name the accuracy and rankings from one start, as results."""
     found = {
-        f"{protocol}/{metric.format(k=k)}": values[:, i]
+        f"{protocol}/{metric}": values[:, i]
         for protocol, values in ours.rankings.items()
-        for i, metric in enumerate(METRICS)
+        for i, metric in enumerate(ranking_metrics(k))
     }
     found["online/accuracy"] = ours.success.mean(axis=1)
     found["online/tau"], found["online/eta"] = np.array(ours.setting)[:, None]
