@@ -118,13 +118,12 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Refuse numbers out of their range, and unknown rules and traffic."""
-    for name in ("calls", "k", "repeated", "probes", "seeds"):
+    for name in ("calls", "repeated", "probes"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     require("calls", cfg.calls, f">= {PARTS}", lambda x: x >= PARTS)
     require("tools", cfg.tools, ">= 2, or null", lambda x: x is None or x >= 2)
     require("fails", cfg.fails, "shares in [0, 1]", lambda xs: 0 <= min(xs) <= max(xs) <= 1)
     require("skill", cfg.skill, "in [0, 1]", lambda x: 0 <= x <= 1)
-    require("heldout", cfg.heldout, "in (0, 1)", lambda x: 0 < x < 1)
     require("traffic", cfg.traffic, f"some of {KINDS}", lambda xs: len(xs) and set(xs) <= {*KINDS})
     known = {"bm25", *factories()}
     require("rules", cfg.rules, "bm25 or presets", lambda xs: len(xs) and set(xs) <= known)

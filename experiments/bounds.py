@@ -99,7 +99,6 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Refuse numbers out of their range."""
-    require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
     require("noise_rate", cfg.noise_rate, "in (0, 0.5)", lambda x: 0 < x < 0.5)
     for world in cfg.catalogues.values():
         require("tools", world.tools, ">= 2, or null for all", lambda x: x is None or x >= 2)

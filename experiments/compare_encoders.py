@@ -96,9 +96,6 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 def check(cfg: DictConfig) -> None:
     """Check numbers, and that the encoders differ."""
     require("queries", cfg.queries, ">= 20 or null", lambda n: n is None or n >= 20)
-    for name in ("exposures", "seeds", "chunk"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
-    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
     if plain(cfg.encoder) | plain(cfg.other) == plain(cfg.encoder):
         raise ValueError(f"other is the first encoder, {cfg.other.name}: name another one")
     learner_grids(cfg)

@@ -101,7 +101,6 @@ def check(cfg: DictConfig) -> None:
         if recipe["model"] == "cross_encoder":
             methods.check_below(recipes, name)
     require("cuts", list(cfg.cuts), f"in 1 .. pool={cfg.pool}", lambda c: c and max(c) <= cfg.pool)
-    require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
 
 
 @main.show

@@ -191,7 +191,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 def check(cfg: DictConfig) -> None:
     """Check methods and numbers."""
     check_models(plain(cfg.models), list(cfg.methods))
-    for name in ("depth", "k", "chunk", "devices"):
+    for name in ("depth", "devices"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     require("k", cfg.k, f"at most depth, {cfg.depth}", lambda k: k <= cfg.depth)
     require("limit", cfg.limit, "null or >= 1", lambda x: x is None or x >= 1)

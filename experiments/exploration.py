@@ -50,7 +50,6 @@ from experiments.common.streaming import ranking_metrics
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
 from jaxret.learners.grid import LearnerGrid
-from jaxret.runtime.validate import require
 
 NDCG = 2  # position of nDCG among `ranking_metrics`
 COLUMNS = ("tau", "eta_over_tau", "online/accuracy", "final/recall@{k}", "final/ndcg@{k}")
@@ -105,11 +104,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 
 @main.check
 def check(cfg: DictConfig) -> None:
-    """Check learners and numbers."""
+    """Check learners."""
     ways(cfg)
-    for name in ("exposures", "seeds", "chunk"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
-    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
 
 
 @main.show

@@ -58,7 +58,6 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Refuse numbers out of their range, and unknown learners."""
-    require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
     require("every", cfg.every, "numbers >= 1", lambda xs: len(xs) and min(xs) >= 1)
     known = "some of " + ", ".join(MAKERS)
     require("rules", cfg.rules, known, lambda xs: len(xs) and set(xs) <= set(MAKERS))

@@ -71,8 +71,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Refuse numbers out of their range."""
-    for name in ("seeds", "clusters"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("clusters", cfg.clusters, ">= 1", lambda x: x >= 1)
 
 
 @main.show

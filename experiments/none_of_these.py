@@ -96,7 +96,6 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Refuse numbers out of their range."""
-    require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
     require("share", cfg.share, "in (0, 1)", lambda x: 0 < x < 1)
     require("known", cfg.known, ">= 1", lambda x: x >= 1)
     require("lexical", cfg.lexical, "in [0, 1)", lambda x: 0 <= x < 1)

@@ -68,7 +68,6 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Refuse numbers out of their range, and unknown rules."""
-    require("seeds", cfg.seeds, ">= 1", lambda x: x >= 1)
     require("lexical", cfg.lexical, "in [0, 1)", lambda x: 0 <= x < 1)
     require("balance", cfg.balance, ">= 0", lambda x: x >= 0)
     require("weights", cfg.weights, "numbers in [0, 1)", lambda xs: 0 <= min(xs) <= max(xs) < 1)

@@ -129,8 +129,6 @@ def check(cfg: DictConfig) -> None:
     learner_grids(cfg)
     for name in ("updates", "batch"):
         require(name, cfg[name], ">= 1", lambda n: n >= 1)
-    for name in ("validation", "heldout"):
-        require(name, cfg[name], "in (0, 1)", lambda x: 0 < x < 1)
     require("schedules", list(cfg.schedules), "one or more", len)
     known = f"one of {', '.join(SCHEDULES)}"
     for name in cfg.schedules:

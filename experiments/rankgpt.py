@@ -81,7 +81,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Check the numbers."""
-    for name in ("queries", "words", "k"):
+    for name in ("queries", "words"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     require("candidates", cfg.candidates, ">= 2", lambda x: x >= 2)
     require("k", cfg.k, f"at most {cfg.candidates}, the candidates", lambda x: x <= cfg.candidates)

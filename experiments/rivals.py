@@ -107,10 +107,6 @@ def check(cfg: DictConfig) -> None:
     names = [grid.name for grid in entries(cfg)]
     require("against", cfg.against, f"one of {', '.join(names)}", names.__contains__)
     require("queries", cfg.queries, ">= 20 or null", lambda n: n is None or n >= 20)
-    for name in ("seeds", "chunk", "k"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
-    for name in ("validation", "heldout"):
-        require(name, cfg[name], "in (0, 1)", lambda x: 0 < x < 1)
 
 
 @main.show

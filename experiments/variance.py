@@ -129,9 +129,6 @@ def check(cfg: DictConfig) -> None:
     for size in cfg.sizes:
         allowed = "'all' or a number >= 2"
         require("sizes", size, allowed, lambda x: x == "all" or (isinstance(x, int) and x >= 2))
-    for name in ("exposures", "seeds", "chunk"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
-    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
     require("moments.tau", cfg.moments.tau, "> 0", lambda x: x > 0)
     require("moments.queries", cfg.moments.queries, ">= 1", lambda x: x >= 1)
     for name, spec in specs.items():

@@ -105,8 +105,7 @@ def check(cfg: DictConfig) -> None:
     """Refuse invalid numbers, and learners without the one that they are compared with."""
     names = [grid.name for grid in learner_grids(cfg)]
     require("learner", names, "with greedy among them", lambda known: "greedy" in known)
-    for name in ("rounds", "repeats"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("rounds", cfg.rounds, ">= 1", lambda x: x >= 1)
 
 
 @main.show

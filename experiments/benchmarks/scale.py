@@ -123,8 +123,7 @@ def check(cfg: DictConfig) -> None:
     """Refuse invalid sizes; ask JAX for the simulated devices before it starts."""
     known = factories()
     require("preset", cfg.preset, f"one of {', '.join(known)}", known.__contains__)
-    for name in ("rounds", "repeats"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("rounds", cfg.rounds, ">= 1", lambda x: x >= 1)
     few = [n for n in cfg.devices if n <= cfg.measured]
     require("devices", list(cfg.devices), f"two or more up to {cfg.measured}", lambda _: few[1:])
     require("rows", list(cfg.rows), "two sizes or more", lambda rows: len({*rows}) >= 2)

@@ -29,6 +29,10 @@ from jaxret.runtime.validate import require
 CONFIGS = str(Path(__file__).resolve().parents[2] / "configs")
 #: The mode of W&B.
 TRACKING: dict[str, Any] = {"files": "disabled", "offline": None, "online": "online"}
+#: Numbers that mean the same in every experiment: counts (an experiment itself checks a list of
+#: them), and shares of the queries.
+POSITIVE = ("exposures", "seeds", "chunk", "k", "repeats")
+SHARES = ("validation", "heldout")
 #: Settings that do not change results.
 _WHERE_NOT_WHAT = ("directory", "again", "cache", "tracking", "project", "hydra", "distributed")
 
@@ -65,12 +69,18 @@ def plain(config: DictConfig, *, resolve: bool = True) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
-def check_names(cfg: DictConfig) -> None:
-    """Check the names of document templates and trackers."""
+def check_shared(cfg: DictConfig) -> None:
+    """Check the settings that many experiments share: names and numbers."""
     for setting, known in (("document", TEMPLATES), ("tracking", TRACKING)):
         if setting in cfg:
             allowed = f"one of {', '.join(known)}"
             require(setting, cfg[setting], allowed, known.__contains__)
+    for setting in POSITIVE:
+        if setting in cfg and not OmegaConf.is_list(cfg[setting]):
+            require(setting, cfg[setting], ">= 1", lambda x: x >= 1)
+    for setting in SHARES:
+        if setting in cfg:
+            require(setting, cfg[setting], "in (0, 1)", lambda x: 0 < x < 1)
 
 
 def learner_grids(cfg: DictConfig) -> list[LearnerGrid]:

@@ -33,7 +33,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.common.config import CONFIGS, NAMES, check_names, plain, register_learner_files
+from experiments.common.config import CONFIGS, NAMES, check_shared, plain, register_learner_files
 from experiments.common.help import help_text
 from experiments.common.run_directory import RunDirectory, open_run
 from jaxret.llm import OutOfReach, Unanswered
@@ -58,7 +58,7 @@ class Command:
 
     def __call__(self, cfg: DictConfig) -> Any:
         _join(cfg)
-        check_names(cfg)
+        check_shared(cfg)
         return self.function(cfg)
 
     def __reduce__(self) -> tuple[Callable, tuple[str, str]]:
@@ -128,7 +128,7 @@ class Experiment(Command):
 
     def __call__(self, cfg: DictConfig) -> Means:
         _join(cfg)
-        check_names(cfg)
+        check_shared(cfg)
         if (instead := self._check(cfg)) is not None:
             return instead
         with open_run(cfg) as run:

@@ -58,9 +58,8 @@ def measured_online(run: jr.Run, comparator: Float[np.ndarray, " N"]) -> dict[st
       the curves ``success``, ``regret`` and ``unneeded`` (whether the tool shown is right for no
       query at all), their ``order``, each [S, T]; and ``online/MEASURE`` [S].
     """
-    order, success = run.order, np.asarray(run.trace.success)
+    order, (success, loss) = run.order, map(np.asarray, (run.trace.success, run.trace.loss))
     unneeded = np.where(order >= 0, ~np.isin(run.trace.item, run.task.labels), np.nan)
-    loss = np.asarray(run.trace.loss)
     regret = cumulative_regret(loss, comparator, order)
     found = {"order": order, "success": success, "unneeded": unneeded, "regret": regret}
     found["online/regret"] = regret[:, -1]

@@ -162,7 +162,6 @@ def check(cfg: DictConfig) -> None:
         raise ValueError(f"bit=judge is the word of a language model: set judge={known}")
     require("tasks", cfg.tasks, ">= 2 or null", lambda x: x is None or x >= 2)
     require("max_hops", cfg.max_hops, ">= 1", lambda x: x >= 1)
-    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
     simulated_reranker(accuracy=cfg.accuracy)
     answers.gold(cfg)
     prompts_of(cfg)

@@ -76,8 +76,6 @@ def check(cfg: DictConfig) -> None:
         for epsilon in cfg.epsilons:
             exploring(name, spec, epsilon)
     require("epsilons", [*cfg.epsilons], "0 first, and more", lambda x: len(x) > 1 and x[0] == 0)
-    for name in ("exposures", "seeds"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
 
 
 @main.show

@@ -89,10 +89,8 @@ def check(cfg: DictConfig) -> None:
     """Refuse unknown rewards and numbers that are out of range."""
     for kind in cfg.rewards:
         require("rewards", kind, f"some of {', '.join(REWARDS)}", REWARDS.__contains__)
-    for name in ("exposures", "seeds", "chunk", "ranks"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
-    for name in ("validation", "calibration"):
-        require(name, cfg[name], "in (0, 1)", lambda x: 0 < x < 1)
+    require("ranks", cfg.ranks, ">= 1", lambda x: x >= 1)
+    require("calibration", cfg.calibration, "in (0, 1)", lambda x: 0 < x < 1)
 
 
 @main.show

@@ -73,10 +73,8 @@ def check(cfg: DictConfig) -> None:
     """Check rerankers and numbers."""
     for name in cfg.rerankers:
         require("rerankers", name, f"some of {', '.join(RERANKERS)}", RERANKERS.__contains__)
-    for name in ("exposures", "seeds", "chunk", "draws"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("draws", cfg.draws, ">= 1", lambda x: x >= 1)
     require("shown", cfg.shown, ">= 2", lambda x: x >= 2)
-    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
     learner_grids(cfg)
 
 

@@ -134,10 +134,8 @@ def check(cfg: DictConfig) -> None:
         known = ", ".join(cfg.scenarios)
         require("only", name, f"of {known}", cfg.scenarios.__contains__)
     scenarios(cfg)
-    for name in ("exposures", "seeds", "chunk", "window"):
-        require(name, cfg[name], ">= 1", lambda x: x >= 1)
+    require("window", cfg.window, ">= 1", lambda x: x >= 1)
     require("within", cfg.within, ">= 0", lambda x: x >= 0)
-    require("validation", cfg.validation, "in (0, 1)", lambda x: 0 < x < 1)
     require("guard.share", cfg.guard.share, "in (0, 1]", lambda x: 0 < x <= 1)
     jr.guarded(jr.frozen(), 1e9, delta=cfg.guard.delta, epsilon=cfg.guard.epsilon)
 

@@ -119,7 +119,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
 @main.check
 def check(cfg: DictConfig) -> None:
     """Refuse guards whose settings are out of range."""
-    for name in ("seeds", "runs", "rounds"):
+    for name in ("runs", "rounds"):
         require(name, cfg[name], ">= 1", lambda x: x >= 1)
     for guard in guards(cfg):
         require("times", guard.times, ">= 1", lambda x: x >= 1)

@@ -138,7 +138,7 @@ def test_unknown_names_are_refused_in_one_sentence():
         "tracking=no": "tracking must be",
     }.items():
         with pytest.raises(ValueError, match=message) as error:
-            config.check_names(configure(override))
+            config.check_shared(configure(override))
         assert "\n" not in str(error.value)
 
 
