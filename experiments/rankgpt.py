@@ -34,7 +34,6 @@ from experiments.common.tables import results_table
 from jaxret.data.split import own_split
 from jaxret.data.templates import template
 from jaxret.evaluation import metrics
-from jaxret.llm import Prompt, replace_prompts
 from jaxret.retrieval import rankgpt
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
@@ -62,7 +61,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         words=cfg.words,
         size=cfg.size,
         step=cfg.step,
-        prompt=prompt_of(cfg),
+        prompt=asking.prompt(cfg, "rankgpt", rankgpt.PROMPT),
         before=lambda: run.pause(chat.counts["asked"] + chat.counts["cached"]),
     )
     seconds = time.perf_counter() - began
@@ -87,7 +86,7 @@ def check(cfg: DictConfig) -> None:
     require("k", cfg.k, f"at most {cfg.candidates}, the candidates", lambda x: x <= cfg.candidates)
     rankgpt.windows(cfg.candidates, size=cfg.size, step=cfg.step)
     template(cfg.passage)
-    prompt_of(cfg)
+    asking.prompt(cfg, "rankgpt", rankgpt.PROMPT)
     asking.chat(cfg)
 
 
@@ -99,11 +98,6 @@ def show(cfg: DictConfig, results: Found) -> None:
     results_table(results, ["first", "rankgpt", "gain"], columns, title)
     names = [name for name in results if name.startswith("answers/") or name == "seconds"]
     print(", ".join(f"{name} {results[name]['mean']:.3f}" for name in names))
-
-
-def prompt_of(cfg: DictConfig) -> Prompt:
-    """Read the prompt that the config gives, or ours."""
-    return replace_prompts({"rankgpt": rankgpt.PROMPT}, plain(cfg.prompts))["rankgpt"]
 
 
 def sample_queries(cfg: DictConfig, task: Task) -> Task:

@@ -40,7 +40,7 @@ from experiments.retrieval import methods
 from experiments.retrieval.bench import Bench
 from experiments.retrieval.recipes import RERANKERS, config_of
 from jaxret.environments.environment import Environment, simulated_reranker
-from jaxret.llm import Chat, Prompt, replace_prompts
+from jaxret.llm import Chat
 from jaxret.retrieval import rankgpt, selectors
 from jaxret.types import Selector
 
@@ -110,7 +110,7 @@ def check(cfg: DictConfig) -> None:
     for name in (one for one in cfg.rerankers if one in cfg.recipes):
         config_of(name, plain(cfg.recipes)[name])
         methods.check_below(plain(cfg.recipes), name)
-    prompt_of(cfg)
+    asking.prompt(cfg, "rankgpt", rankgpt.PROMPT)
     chat_of(cfg)
 
 
@@ -129,16 +129,12 @@ def chat_of(cfg: DictConfig) -> Chat | None:
     return asking.chat(cfg)
 
 
-def prompt_of(cfg: DictConfig) -> Prompt:
-    """Read the prompt of RankGPT that the config gives, or ours."""
-    return replace_prompts({"rankgpt": rankgpt.PROMPT}, plain(cfg.prompts))["rankgpt"]
-
-
 def selector_of(bench: Bench, name: str, cfg: DictConfig, chat: Chat | None) -> Selector | None:
     """Make the selector of a reranker; None if the environment picks."""
     texts, documents = bench.task.texts or (), bench.task.documents or ()
     if chat is not None and name == "rankgpt":
-        return selectors.by_language_model(chat, texts, documents, prompt=prompt_of(cfg))
+        prompt = asking.prompt(cfg, "rankgpt", rankgpt.PROMPT)
+        return selectors.by_language_model(chat, texts, documents, prompt=prompt)
     if name in UNTRAINED:
         return None
     trained = methods.reranker(bench, name, cfg.seed)

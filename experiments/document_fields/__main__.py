@@ -44,7 +44,6 @@ from omegaconf import DictConfig
 from tokenizers import Tokenizer
 
 from experiments.common import asking
-from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import encoder_of, read_dataset
 from experiments.common.run_directory import RunDirectory
@@ -66,7 +65,6 @@ from jaxret.documents import audit as by_rules
 from jaxret.documents.expansion import read_verdict
 from jaxret.documents.fields import KINDS
 from jaxret.evaluation import plots
-from jaxret.llm import Prompt, replace_prompts
 from jaxret.runtime.validate import require
 
 JUDGES = ("rules", "llm")
@@ -126,7 +124,7 @@ def check(cfg: DictConfig) -> None:
     """Check judges and data sets."""
     require("judge", cfg.judge, f"one of {', '.join(JUDGES)}", lambda judge: judge in JUDGES)
     require("sample", cfg.sample, ">= 1", lambda n: n >= 1)
-    prompt_of(cfg)
+    asking.prompt(cfg, "audit", audit.PROMPT)
     if cfg.more and cfg.folder is None:
         raise ValueError(f"more={list(cfg.more)} needs folder=, which holds these data sets")
 
@@ -165,18 +163,13 @@ def long(found: Lengths, window: int) -> Results:
     return results
 
 
-def prompt_of(cfg: DictConfig) -> Prompt:
-    """Read the prompt of the audit that the config gives, or ours."""
-    return replace_prompts({"audit": audit.PROMPT}, plain(cfg.prompts))["audit"]
-
-
 def judge_of(cfg: DictConfig) -> Judge:
     """Make a function (documents, expanded) -> whether each is complete, None without answer."""
     if cfg.judge == "rules":
         return lambda some, expanded: [
             by_rules(x if expanded else original(x)).complete for x in some
         ]
-    chat, prompt = asking.chat(cfg), prompt_of(cfg)
+    chat, prompt = asking.chat(cfg), asking.prompt(cfg, "audit", audit.PROMPT)
 
     def ask(some, expanded):
         questions = [audit.question(x, expanded=expanded, prompt=prompt) for x in some]

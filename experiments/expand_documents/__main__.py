@@ -73,12 +73,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     chats, prices, rules = chats_of(cfg), asking.prices(cfg, STAGES), Rules(**plain(cfg.rules))
     dataset = read(cfg)
     print(dataset.summary(), flush=True)
-
-    def before():
-        run.pause(sum(one.counts["asked"] + one.counts["cached"] for one in chats.values()))
-
-    stages = {name: Stage(one, patience=cfg.patience, before=before) for name, one in chats.items()}
-    documents = dataset.documents[: cfg.limit]
+    stages, documents = asking.stages(cfg, run, chats), dataset.documents[: cfg.limit]
     try:
         outcomes = expand_documents(
             documents,
@@ -167,17 +162,12 @@ def measured(
             found[key] = found.get(key, 0) + 1
     for name, stage in stages.items():
         found |= {f"{name}/{kind}": count for kind, count in stage.problems.items()}
-        prompt, completion = (used(stage, f"{side}_tokens") for side in ("prompt", "completion"))
+        prompt, completion = (asking.tokens(stage.chat, x) for x in ("prompt", "completion"))
         found |= {f"{name}/prompt_tokens": prompt, f"{name}/completion_tokens": completion}
         cost = prices[name].of(prompt, completion)
         if cost is not None:
             found[f"{name}/cost"] = cost
     return {name: np.array([value], float) for name, value in found.items()}
-
-
-def used(stage: Stage, tokens: str) -> int:
-    """Count the tokens of a stage's answers, new or stored."""
-    return stage.chat.counts[tokens] + stage.chat.counts[f"cached_{tokens}"]
 
 
 def spent(name: str, stage: Stage, price: Price) -> str:

@@ -51,7 +51,6 @@ from jaxret.llm import (
     OutOfReach,
     Price,
     Prompt,
-    Stage,
     Workload,
     announcement,
     count_tokens,
@@ -71,11 +70,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     rows, prices, chats = read_tools(cfg), asking.prices(cfg, STAGES), chats_of(cfg)
     tools = describe(rows, cfg.words)
     settings = Settings(seed=cfg.seed, **plain(cfg.generate))
-
-    def before():
-        run.pause(sum(chat.counts["asked"] + chat.counts["cached"] for chat in chats.values()))
-
-    stages = {n: Stage(chat, patience=cfg.patience, before=before) for n, chat in chats.items()}
+    stages = asking.stages(cfg, run, chats)
     accepted: list[Accepted] = []
     failures, tokens = Counter(), Counter()
     writers = Writers(write=stages["write"], polish=stages.get("polish"))
@@ -102,10 +97,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         verdicts = judge.compare(stages["judge"], pairs(cfg, accepted), **options)
         judged = {f"judge/{name}": x for name, x in judge.outcomes(verdicts).items() if len(x)}
         failures += Counter({f"judge/{kind}": n for kind, n in verdicts.failures.items()})
-        counts = stages["judge"].chat.counts
         for side in ("prompt", "completion"):
-            name = f"judge/{side}"
-            tokens[name] = counts[f"{side}_tokens"] + counts[f"cached_{side}_tokens"]
+            tokens[f"judge/{side}"] = asking.tokens(stages["judge"].chat, side)
     single = statistics | {f"part/{part}": parted.count(part) for part in sorted(set(parted))}
     single |= {f"failures/{kind}": n for kind, n in sorted(failures.items())}
     single |= {f"tokens/{side}": n for side, n in sorted(tokens.items())}
