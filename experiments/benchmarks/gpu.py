@@ -186,8 +186,7 @@ def training(settings: Settings, record: Record) -> None:
 
         def twin(dtype, compiled=False):
             more = {"compiled": compiled, "bfloat16": dtype == "bfloat16"}
-            one = copy.deepcopy(model)
-            return torch_twin.Twin(one, params, batch, rate=timing.RATE, decay=timing.DECAY, **more)
+            return torch_twin.Twin(copy.deepcopy(model), params, batch, **more)
 
         def torch_step(*kind):
             return Form(twin(*kind).training)

@@ -48,10 +48,11 @@ class Machine(NamedTuple):
 
 def measured(repeats: int = 7, copied: int = 2**25, side: int = 1024) -> Machine:
     """Describe and measure this machine."""
+    processor = field("/proc/cpuinfo", "model name") or platform.processor()
     return Machine(
-        processor=_processor(),
+        processor=processor or "an unnamed processor",
         cores=cores(),
-        cpus=_cpus(),
+        cpus=field("/proc/self/status", "Cpus_allowed_list"),
         caches=", ".join(f"L{level} {size}" for level, size in sorted(_caches().items())),
         bandwidth=copying(copied, repeats),
         rate=multiplying(side, repeats),
@@ -120,6 +121,21 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+def memory(name: str) -> float:
+    """Read the bytes of memory of this process; NaN where the system does not report them.
+
+    ``VmRSS`` is what the process has now, ``VmHWM`` its peak (``ru_maxrss`` counts its parent's).
+    """
+    kilobytes = field("/proc/self/status", name).removesuffix(" kB")
+    return 1024 * float(kilobytes or "nan")
+
+
+def field(file: str, name: str) -> str:
+    """Read the first field of a name from a file in which Linux describes itself; "" elsewhere."""
+    lines = Path(file).read_text().splitlines() if Path(file).is_file() else []
+    return next((x.partition(":")[2].strip() for x in lines if x.startswith(name)), "")
+
+
 def _seconds(call: Callable[[], jax.Array], repeats: int) -> float:
     call().block_until_ready()
     found = []
@@ -128,21 +144,6 @@ def _seconds(call: Callable[[], jax.Array], repeats: int) -> float:
         call().block_until_ready()
         found.append(time.perf_counter() - begin)
     return float(np.median(found))
-
-
-def _processor() -> str:
-    known = Path("/proc/cpuinfo")  # Linux only
-    lines = known.read_text().splitlines() if known.is_file() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "an unnamed processor"
-
-
-def _cpus() -> str:
-    """List the numbers of these CPUs in the format of `taskset -c`."""
-    known = Path("/proc/self/status")
-    lines = known.read_text().splitlines() if known.is_file() else []
-    found = [line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")]
-    return found[0] if found else ""
 
 
 def _caches() -> dict[int, str]:

@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -30,25 +31,17 @@ import numpy as np
 
 import jaxret as jr
 from experiments.benchmarks import machine
+from experiments.benchmarks.rounds import unit_rows
 from jaxret.data import deskbank
 from jaxret.encoders import TextEncoder
 
 TOOLS = (500, 43_215)
 LEARNERS = {"greedy": jr.greedy, "mixture": jr.mixture}
 THREADS, WIDTH, MANY = 16, 384, 64
+MB = 1.024e6  # bytes in a thousand kB, as Linux counts them
 
 
-def unit(count: int, seed: int = 0) -> np.ndarray:
-    """Draw random unit vectors [count, 384]."""
-    rows = np.random.default_rng(seed).normal(size=(count, WIDTH))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-
-def memory() -> float:
-    """Read the memory of this process, in MB; NaN where the system does not report it."""
-    known = Path("/proc/self/status")  # Linux only
-    lines = known.read_text().splitlines() if known.is_file() else []
-    return next((int(x.split()[1]) / 1e3 for x in lines if x.startswith("VmRSS:")), float("nan"))
+unit = partial(unit_rows, width=WIDTH)
 
 
 def timed(call: Callable[[int], object], numbers: range) -> list[float]:
@@ -112,7 +105,7 @@ def measure(items: int, name: str, rounds: int, texts: list[str], encoder: TextE
         one = sum(timed(lambda n, asked=asked: index.search(asked[n], k=5), range(MANY)))
         many = np.median(timed(lambda _, asked=asked: index.search(asked, k=5), range(3)))
         print(f"{title}/batch of {MANY} {kind}:  {many:.1f} ms, {many / one:.3f} of single calls")
-    print(f"{title}/memory  {memory():,.0f} MB", flush=True)
+    print(f"{title}/memory  {machine.memory('VmRSS') / MB:,.0f} MB", flush=True)
 
 
 def load_test(minutes: float, items: int) -> None:
@@ -143,7 +136,7 @@ def load_test(minutes: float, items: int) -> None:
             running = [pool.submit(serve, thread) for thread in range(THREADS)]
             for _ in range(20):
                 time.sleep(3 * minutes)
-                sizes.append(memory())
+                sizes.append(machine.memory("VmRSS") / MB)
             stop.set()
             answers = sum(one.result() for one in running)
         index.close()

@@ -97,7 +97,7 @@ def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, li
     count = 128 * int(np.clip(floats / (items * width) / 128, 1, 16))
     unit, queries = np.eye(8, dtype=np.float32), np.arange(8)
     jr.simulate(jr.greedy(), jr.Task.from_arrays(unit, unit, queries))  # the memory of any run
-    before = _memory("VmRSS")
+    before = machine.memory("VmRSS")
     theta = rounds.unit_rows(items, width)
     labels = np.arange(min(items, count))
     task = jr.Task.from_arrays(theta, theta[labels], labels)
@@ -113,7 +113,8 @@ def measure(items: int, width: int, floats: float, repeats: int) -> dict[str, li
         begin = time.perf_counter()
         states, _ = jax.block_until_ready(simulation.step(states, setting, order))
         times.append(1e6 * (time.perf_counter() - begin) / count)
-    return {"microseconds": times[1:], "peak_over_theta": [(_memory("VmHWM") - before) / size]}
+    peak = machine.memory("VmHWM") - before
+    return {"microseconds": times[1:], "peak_over_theta": [peak / size]}
 
 
 def figure(items: np.ndarray, times: np.ndarray, large: np.ndarray, slope: float) -> Figure:
@@ -127,16 +128,6 @@ def figure(items: np.ndarray, times: np.ndarray, large: np.ndarray, slope: float
     ax.plot(items[large], fitted, "--", color=plots.GREY, label=f"slope {slope:.2f}")
     plots.label_curves(ax)
     return drawn
-
-
-def _memory(name: str) -> int:
-    """Return a number of bytes from Linux's account of this process.
-
-    ``VmRSS`` is what the process has now, ``VmHWM`` its peak (``ru_maxrss`` counts its parent's).
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith(f"{name}:"))
-    return 1024 * int(line.split()[1])
 
 
 if __name__ == "__main__":

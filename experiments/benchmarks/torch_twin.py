@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 from transformers import BertConfig, BertModel
 
+from experiments.benchmarks.timing import DECAY, RATE
 from jaxret.nn.backbone import Backbone
 from jaxret.nn.checkpoints import convert
 from jaxret.types import Params
@@ -36,8 +37,6 @@ class Twin:
       bert: the backbone, on the device to compute on; see `read_bert`.
       params: parameters of the jaxret model, whose heads are copied.
       batch: batch of the jaxret recipe: of a ToolRefiner with ``candidates``, else of an MLC.
-      rate: learning rate of AdamW.
-      decay: weight decay of AdamW.
       compiled: whether to use torch.compile.
       bfloat16: whether products use it (torch.autocast); weights and AdamW stay in float32.
     """
@@ -48,9 +47,7 @@ class Twin:
         params: Params,
         batch: Mapping[str, Array],
         *,
-        rate: float,
-        decay: float,
-        compiled: bool,
+        compiled: bool = False,
         bfloat16: bool = False,
     ):
         self.bert, self.device = bert.eval(), bert.device  # eval() turns dropout off
@@ -58,7 +55,7 @@ class Twin:
         self.heads = {name: head.to(self.device) for name, head in heads.items()}
         parameters = [p for part in (self.bert, *self.heads.values()) for p in part.parameters()]
         # The fused kernel takes half the time of foreach=True and of the plain loop.
-        self.optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
+        self.optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=DECAY, fused=True)
         tensors = {
             name: torch.tensor(np.asarray(value), device=self.device)
             for name, value in batch.items()

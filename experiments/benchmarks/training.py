@@ -175,14 +175,8 @@ def _forms(
         return forms
     from experiments.benchmarks.torch_twin import Twin, read_bert
 
-    twin = Twin(
-        read_bert(encoder.directory, cfg.layers),
-        model.params,
-        model.batch,
-        rate=timing.RATE,
-        decay=timing.DECAY,
-        compiled=cfg.compile,
-    )
+    bert = read_bert(encoder.directory, cfg.layers)
+    twin = Twin(bert, model.params, model.batch, compiled=cfg.compile)
     found = logits(model.params, model.batch)
     training()
     twin.check(model.backbone, found, model.params["backbone"], training.state.params["backbone"])

@@ -21,7 +21,6 @@ Results vary with the version of Vowpal Wabbit, which nothing else in jaxret nee
 2 cores, busy with other work: greedy and SquareCB on DeskBank 21 min, on UltraTool 90.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -130,14 +129,11 @@ def example(
     chance: float = 1.0,
 ) -> str:
     """Format a round for Vowpal Wabbit; with the tool shown, cost and probability, to learn."""
-    return "\n".join(_lines(theta, query, shown, cost, chance))
-
-
-def _lines(theta, query, shown, cost, chance) -> Iterator[str]:
-    yield "shared |q " + " ".join(f"{i}:{x:.5g}" for i, x in enumerate(query))
+    lines = ["shared |q " + " ".join(f"{i}:{x:.5g}" for i, x in enumerate(query))]
     for tool, cosine in enumerate((theta @ query).tolist()):
         label = f"0:{cost:g}:{chance:.6g} " if tool == shown else ""
-        yield f"{label}|t t{tool} |c d:{cosine:.4f}"
+        lines.append(f"{label}|t t{tool} |c d:{cosine:.4f}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
