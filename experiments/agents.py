@@ -384,9 +384,7 @@ def figure(cfg: DictConfig, results: dict[str, np.ndarray]) -> Figure:
             for rule in cfg.rules:
                 cells = [results[f"{kind}/{rule}/{share:g}/{metric}"] for share in cfg.fails]
                 means = [cell.mean() for cell in cells]
-                errors = [
-                    cell.std(ddof=1) / len(cell) ** 0.5 if len(cell) > 1 else 0 for cell in cells
-                ]
+                errors = [jr.Estimate.of(cell).error for cell in cells]
                 style = "--" if rule in LEARN_NOTHING else "-"
                 panel.errorbar(list(cfg.fails), means, errors, ls=style, marker="o", label=rule)
         row[0].set_ylabel(f"first tool right,\n{label}")

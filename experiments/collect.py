@@ -154,7 +154,7 @@ def _name(key: str) -> str:
 
 
 def _metric(key: str) -> str:
-    return key.partition("/")[2] if "/" in key else key
+    return key.removeprefix(f"{_name(key)}/")
 
 
 def _label(run: Collected) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 import jaxret as jr
+from experiments.common import tables
 from experiments.common.config import plain
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
@@ -97,14 +98,13 @@ def described(cfg: DictConfig, spec: Mapping[str, Any]) -> dict[str, list[float]
 
 def markdown(cfg: DictConfig, results: Found) -> str:
     """Format the results as a table with a row per data set."""
-    lines = [["data set", "document", *(head for head, _ in COLUMNS.values())]]
-    lines.append(["---"] * 2 + ["---:"] * len(COLUMNS))
+    head, rows = ["data set", "document", *(head for head, _ in COLUMNS.values())], []
     for name, spec in present(cfg).items():
         numbers = (
             f"{results[f'{name}/{key}']['mean']:{form}}" for key, (_, form) in COLUMNS.items()
         )
-        lines.append([name, spec.get("document", cfg.document), *numbers])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        rows.append([name, spec.get("document", cfg.document), *numbers])
+    return tables.markdown(head, rows, "---:", names=2)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
+from experiments.common.streaming import accuracy_of
 from experiments.common.tables import results_table
 from jaxret.learners.learner import Learner
 from jaxret.runtime.validate import require
-from jaxret.task import Task
 
 COLUMNS = ("online", "gain")
 MAKERS: dict[str, Callable[[int], Learner]] = {
@@ -44,7 +44,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {}
     steps = {
-        f"{rule} {every}": partial(played, MAKERS[rule](every), task, seeds)
+        f"{rule} {every}": partial(accuracy_of, MAKERS[rule](every), task, seeds)
         for rule in cfg.rules
         for every in cfg.every
     }
@@ -69,11 +69,6 @@ def show(cfg: DictConfig, results: Found) -> None:
     names = [name.removesuffix("/online") for name in results if name.endswith("/online")]
     title = f"{cfg.dataset.name}, {cfg.encoder.name}: maps that move once in B rounds"
     results_table(results, names, COLUMNS, title)
-
-
-def played(learner: Learner, task: Task, seeds: range) -> dict[str, np.ndarray]:
-    """Simulate a learner; return ``online [S]``, the accuracy of each seed."""
-    return {"online": jr.simulate(learner, task, seeds=seeds).accuracy.values}
 
 
 if __name__ == "__main__":

@@ -280,15 +280,10 @@ def calibration_figure(results: Results) -> Any:
     ax.plot([0, 1], [0, 1], color=plots.GREY, linewidth=1)
     for one in ("hybrid/softmax", "mixture/before", "mixture/online"):
         x, y = (results[f"{one}/late/curve_{name}"] for name in ("predicted", "happened"))
-        ax.errorbar(x.mean(axis=0), y.mean(axis=0), _errors(y), marker="o", label=one)
+        errors = [jr.Estimate.of(values).error for values in y.T]
+        ax.errorbar(x.mean(axis=0), y.mean(axis=0), errors, marker="o", label=one)
     ax.legend()
     return drawn
-
-
-def _errors(values: Float[np.ndarray, "S n"]) -> Float[np.ndarray, " n"] | None:
-    """Return standard errors over seeds; None for a single seed."""
-    n = len(values)
-    return values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else None
 
 
 if __name__ == "__main__":

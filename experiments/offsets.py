@@ -34,6 +34,7 @@ import jaxret as jr
 from experiments.common.experiment import Found, Results, experiment
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
+from experiments.common.streaming import accuracy_of
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
 from jaxret.learners.learner import Learner
@@ -53,7 +54,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     results: dict[str, np.ndarray] = {"words": np.array([words_alone(task)])}
     plays = {
-        f"{rule}/{column}": partial(played, learner_of(rule, column, cfg), task, seeds)
+        f"{rule}/{column}": partial(accuracy_of, learner_of(rule, column, cfg), task, seeds)
         for rule in cfg.rules
         for column in columns_of(rule)
     }
@@ -106,11 +107,6 @@ def words_alone(task: Task) -> float:
     """Compute the success of the tool whose words match best; ties go to the first."""
     best = task.prior_scores().argmax(axis=1)
     return float((task.labels == best[:, None]).any(axis=1).mean())
-
-
-def played(learner: Learner, task: Task, seeds: range) -> dict[str, np.ndarray]:
-    """Simulate a learner; return ``online [S]``, the accuracy of each seed."""
-    return {"online": jr.simulate(learner, task, seeds=seeds).accuracy.values}
 
 
 def static(cfg: DictConfig, task: Task, seeds: range) -> dict[str, np.ndarray]:

@@ -1,5 +1,6 @@
 """What experiments that stream queries to learners share: streams, parts and measures."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,13 @@ def unseen_parts(task: Task, parts: Parts) -> dict[str, Bool[np.ndarray, "S N"]]
     kinds = {"heldout_near": close, "heldout_new": parts.heldout & ~close}
     both = all(mask.any(axis=1).all() for mask in kinds.values())
     return {"heldout": parts.heldout} | (kinds if both else {})
+
+
+def accuracy_of(
+    learner: jr.Learner, task: Task, seeds: Sequence[int]
+) -> dict[str, Float[np.ndarray, " S"]]:
+    """Simulate a learner; return its accuracy ``online`` of each seed."""
+    return {"online": jr.simulate(learner, task, seeds=seeds).accuracy.values}
 
 
 def measured_online(run: jr.Run, comparator: Float[np.ndarray, " N"]) -> dict[str, np.ndarray]:

@@ -68,9 +68,11 @@ def settings_table(
     print_table("settings chosen, and by how many seeds", list(columns), rows)
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---") -> str:
-    """Format heads and cells in Markdown; ``align`` is the rule below all heads but the first."""
-    lines = [head, ["---", *[align] * (len(head) - 1)], *rows]
+def markdown(
+    head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---", *, names: int = 1
+) -> str:
+    """Format heads and cells in Markdown; ``align`` is the rule below heads that are no names."""
+    lines = [head, ["---"] * names + [align] * (len(head) - names), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -1,7 +1,7 @@
 """Coverage of intervals and errors of estimates, over many logs with known truths.
 
     study = compared(found, truths)
-    study.coverage("IPS"), study.bias("DR"), study.mse("SNIPS"), study.warned
+    study.covered["IPS"].mean(), (study.estimates["DR"] - study.truth).mean()   # coverage, bias
 
 An anytime-valid interval covers a log if it contains the truth at all checked times; a bootstrap
 interval if it does at the end. The coverage is the share of logs that are covered.
@@ -27,23 +27,6 @@ class Study(NamedTuple):
     widths: dict[str, Float[np.ndarray, " n"]]  # at the end; for a lower bound, truth minus bound
     effective: Float[np.ndarray, " n"]
     few: Bool[np.ndarray, " n"]  # whether the log has too few effective rounds
-
-    def coverage(self, estimator: str) -> float:
-        """Return the share of logs that the interval covers."""
-        return float(self.covered[estimator].mean())
-
-    def bias(self, estimator: str) -> float:
-        """Return the mean of estimate minus truth."""
-        return float((self.estimates[estimator] - self.truth).mean())
-
-    def mse(self, estimator: str) -> float:
-        """Return the mean squared error."""
-        return float(((self.estimates[estimator] - self.truth) ** 2).mean())
-
-    @property
-    def warned(self) -> float:
-        """Share of logs with too few effective rounds."""
-        return float(self.few.mean())
 
 
 def compared(found: Sequence[OffPolicy], truths: Sequence[Float[np.ndarray, " T"]]) -> Study:
