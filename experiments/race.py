@@ -24,7 +24,6 @@ texts are encoded. Writes ``runs/race/<file>/race.txt`` and ``race.png``.
 """
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,15 +33,12 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 import jaxret as jr
+from experiments.common.learner_files import first_line, names_of
 from jaxret import data
 from jaxret.evaluation import plots
 
 PRESETS = ("frozen", "orag", "banditron", "greedy", "full_information")
 ONLINE, RANKED = METRICS = ("online accuracy", "ndcg@10")
-
-
-class Refused(ValueError):
-    """An error about wrong input, in one sentence."""
 
 
 class Line(NamedTuple):
@@ -73,15 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
     try:
         if options.seeds < 2 or options.exposures < 1:
-            raise Refused("--seeds must be 2 or more, and --exposures 1 or more")
+            raise ValueError("--seeds must be 2 or more, and --exposures 1 or more")
         own = learners_of(options.file)
         others = opponents([name for name in options.presets.split(",") if name], own)
         if not others and len(own) < 2:
-            raise Refused("nobody to race against: name --presets")
+            raise ValueError("nobody to race against: name --presets")
         tasks = [load(named, options.encoder) for named in ("deskbank", *options.data)]
         if len({task.name for task in tasks}) < len(tasks):
-            raise Refused("two data sets have one name: give another, as in mine=FOLDER")
-    except Refused as error:
+            raise ValueError("two data sets have one name: give another, as in mine=FOLDER")
+    except (ValueError, OSError) as error:
         print(f"race: {error}", file=sys.stderr)
         return 2
     lines = race(own, others, tasks, seeds=options.seeds, exposures=options.exposures)
@@ -98,45 +94,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def learners_of(file: Path) -> list[jr.Learner]:
     """Read the learners that ``learner()`` of a file returns, and check each."""
     if not file.is_file():
-        raise Refused(f"{file} does not exist")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise Refused(f"{file} is no Python file")
-    module = importlib.util.module_from_spec(spec)
+        raise ValueError(f"{file} does not exist")
+    names = names_of(file)
     try:
-        spec.loader.exec_module(module)
-        made = module.learner() if hasattr(module, "learner") else None
+        made = names["learner"]() if "learner" in names else None
     except Exception as error:
-        raise Refused(f"{file}: {first_line(error)}") from error
+        raise ValueError(f"{file}: {first_line(error)}") from error
     if made is None:
-        raise Refused(f"{file} has no function learner() that returns a learner")
+        raise ValueError(f"{file} has no function learner() that returns a learner")
     found = [made] if isinstance(made, jr.Learner) else made
     if not isinstance(found, list | tuple) or not all(isinstance(x, jr.Learner) for x in found):
-        raise Refused(f"learner() of {file} must return a learner or a list of them, got {made!r}")
+        raise ValueError(
+            f"learner() of {file} must return a learner or a list of them, got {made!r}"
+        )
     if not found:
-        raise Refused(f"learner() of {file} returns an empty list")
+        raise ValueError(f"learner() of {file} returns an empty list")
     for one in found:
         try:
             jr.check_learner(one)
         except Exception as error:
-            raise Refused(f"{file}: {first_line(error)}") from error
+            raise ValueError(f"{file}: {first_line(error)}") from error
     return list(found)
-
-
-def first_line(error: Exception) -> str:
-    """Format an error as one line."""
-    words = (str(error) or type(error).__name__).splitlines()[0]
-    return words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"
 
 
 def opponents(names: Sequence[str], own: Sequence[jr.Learner]) -> list[jr.Learner]:
     """Return the presets of these names, which must differ from each other and from ``own``."""
     known = jr.learners()
     if unknown := [name for name in names if name not in known]:
-        raise Refused(f"no preset {unknown[0]!r}; there are {', '.join(known)}")
+        raise ValueError(f"no preset {unknown[0]!r}; there are {', '.join(known)}")
     mine = [one.name for one in own]
     if twice := [name for name in (*mine, *names) if [*mine, *names].count(name) > 1]:
-        raise Refused(
+        raise ValueError(
             f"two learners are called {twice[0]!r}: rename yours, "
             f"{twice[0]}(...)._replace(name='my_{twice[0]}')"
         )
@@ -146,12 +134,9 @@ def opponents(names: Sequence[str], own: Sequence[jr.Learner]) -> list[jr.Learne
 def load(named: str, encoder: str) -> jr.Task:
     """Load a data set from ``name`` or ``name=path``."""
     name, _, path = named.partition("=")
-    try:
-        if name in data.SOURCES or not path:
-            return jr.load_task(name, path or None, encoder=encoder)
-        return replace(jr.load_task("jsonl", path, encoder=encoder), name=name)
-    except (ValueError, OSError) as error:
-        raise Refused(str(error)) from error
+    if name in data.SOURCES or not path:
+        return jr.load_task(name, path or None, encoder=encoder)
+    return replace(jr.load_task("jsonl", path, encoder=encoder), name=name)
 
 
 def race(

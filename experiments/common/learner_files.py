@@ -54,16 +54,7 @@ def maker(file: Mapping[str, str]) -> Callable[..., jr.Learner]:
 def _maker(path: str, name: str, sha256: str) -> Callable[..., jr.Learner]:
     if _sha256(path) != sha256:
         raise ValueError(f"{path} has changed since the command began: begin again")
-    module = f"learner_file_{sha256[:12]}"
-    spec = importlib.util.spec_from_file_location(module, path)
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[module] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(sys.modules[module])
-    except Exception as error:
-        raise ValueError(f"{path} cannot be run: {_one_line(error)}") from error
-    names = vars(sys.modules[module])
+    names = names_of(path)
     if name not in names:
         known = [key for key, value in names.items() if _is_learner(value)]
         raise ValueError(f"{path} has no {name!r}; it has {', '.join(known) or 'no learner'}")
@@ -86,13 +77,30 @@ def _maker(path: str, name: str, sha256: str) -> Callable[..., jr.Learner]:
     return make
 
 
+def names_of(path: str | Path) -> dict[str, Any]:
+    """Run a file; return what it defines, by name."""
+    module = f"learner_file_{_sha256(path)[:12]}"
+    spec = importlib.util.spec_from_file_location(module, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is no Python file")
+    sys.modules[module] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(sys.modules[module])
+    except Exception as error:
+        raise ValueError(f"{path} cannot be run: {first_line(error)}") from error
+    return vars(sys.modules[module])
+
+
+def first_line(error: Exception) -> str:
+    """Format an error as one line; of a failed assertion the message alone."""
+    words = (str(error) or "no reason given").splitlines()[0]
+    said = isinstance(error, AssertionError) and str(error)
+    return words if said else f"{type(error).__name__}: {words}"
+
+
 def _is_learner(value: Any) -> bool:
     return isinstance(value, jr.Learner) or (callable(value) and not inspect.isclass(value))
 
 
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or ['no reason given'])[0]}"
-
-
-def _sha256(path: str) -> str:
+def _sha256(path: str | Path) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
