@@ -165,8 +165,6 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 def present(documents: Sequence[Document], fields: Sequence[str] = FIELDS) -> tuple[str, ...]:
     """Return the fields that the profile of some document has and that are not empty there."""
-    if unknown := [field for field in fields if field not in FIELDS]:
-        raise ValueError(f"fields: unknown {unknown}; known: {', '.join(FIELDS)}")
     profiles = [profile(document) for document in documents]
     present = tuple(f for f in fields if any(not is_empty(p.get(f)) for p in profiles))
     if not present:
@@ -353,7 +351,6 @@ def triples(
     """Draw queries, the same for both kinds of negatives, and a right and a wrong tool for each."""
     total, items = len(labels), len(theta)
     require("n", n, f"None or in 1 .. {total}", lambda n: n is None or 1 <= n <= total)
-    require("negatives", negatives, f"one of {', '.join(KINDS)}", lambda kind: kind in KINDS)
     rng = np.random.default_rng(seed)
     rows = np.arange(total) if n is None else np.sort(rng.permutation(total)[:n])
     right = np.zeros((len(rows), items), bool)

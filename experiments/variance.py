@@ -316,13 +316,8 @@ def of_round(
     noise_rate: float | Float[Array, ""] = 0.0,
 ) -> Moments:
     """Compute the moments of one round with one right item, over the policy's probabilities."""
-    probabilities = rule.policy.probabilities
-    if probabilities is None:
-        raise ValueError(
-            f"policy {rule.policy.name!r} with k={rule.policy.k} has no probabilities: exact "
-            "averages need a policy that shows one item with known probabilities"
-        )
-    given = {"propensity": probabilities(logits), "noise_rate": noise_rate}
+    assert rule.policy.probabilities is not None
+    given = {"propensity": rule.policy.probabilities(logits), "noise_rate": noise_rate}
     return moments(rule.estimator, over_items.softmax(logits, None), label, **given)
 
 

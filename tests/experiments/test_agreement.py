@@ -1,11 +1,9 @@
 """Agreement of automatic audits with a reader's verdicts, and the limitations that a run kept."""
 
-import numpy as np
 import pytest
 
 from experiments.audit_agreement import __main__ as audit_agreement
 from experiments.limitation_agreement import kept
-from jaxret.evaluation import statistics
 from jaxret.runtime.files import json_lines, write_json_lines
 from tests.experiments.configs import config_of, refused
 from tests.experiments.conftest import write_data
@@ -81,13 +79,6 @@ def test_the_sixty_verdicts_can_be_read():
     assert len({(row["dataset"], row["id"], row["expanded"]) for row in rows}) == 60
     for criterion in audit_agreement.CRITERIA:
         assert {row[criterion] for row in rows} == {True, False}
-
-
-def test_kappa_of_every_judge_is_that_of_statistics():
-    one, other = np.array([1, 1, 0, 0], bool), np.array([1, 0, 0, 0], bool)
-    found = audit_agreement.compared(one, other, 100, 0)
-    assert found["kappa"] == statistics.cohens_kappa(one, other)
-    assert found["agreement"] == 0.75
 
 
 def test_wrong_settings_are_refused(folder):

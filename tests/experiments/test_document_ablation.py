@@ -159,12 +159,10 @@ def test_the_change_of_the_cosine_is_that_of_numpy(finished, oracle):
         assert margin == pytest.approx(right - wrong, abs=1e-9)
 
 
-def test_figures_are_drawn_and_a_field_that_no_document_has_is_left_out(finished, world, capsys):
+def test_figures_are_drawn_and_a_field_that_no_document_has_is_left_out(finished):
     directory, results = finished
     assert {path.name for path in directory.glob("*.png")} == PICTURES
     assert not [name for name in results if "example_usage" in name]
-    assert document_ablation.main(configure(world, directory)) == results
-    assert "finished before" in capsys.readouterr().out
 
 
 def test_wrong_settings_are_refused(world, tmp_path):
@@ -206,8 +204,6 @@ def test_only_fields_that_a_document_has_are_ablated():
     assert document_ablation.present([DOCUMENT]) == ("function", "tags", "example_usage")
     documents = data.load("deskbank").documents
     assert document_ablation.present(documents, ("tags", "example_usage")) == ("tags",)
-    with pytest.raises(ValueError, match=r"fields: unknown \['tag'\]; known: function"):
-        document_ablation.present([DOCUMENT], ("tag",))
     with pytest.raises(ValueError, match="no document has a tool_profile with one of function"):
         document_ablation.present([{"name": "pay"}])
 
@@ -269,11 +265,7 @@ def test_the_change_of_the_cosine_by_hand():
 
 
 def test_wrong_settings_of_triples_are_refused():
-    for settings, message in [
-        ({"negatives": "near"}, "negatives must be one of random, hard, got near"),
-        ({"negatives": "hard", "n": 41}, "n must be None or in 1 .. 40, got 41"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            triples(QUERIES, LABELS, THETA, **settings)
+    with pytest.raises(ValueError, match=r"n must be None or in 1 .. 40, got 41"):
+        triples(QUERIES, LABELS, THETA, negatives="hard", n=41)
     with pytest.raises(ValueError, match="query 1 needs every tool"):
         triples(QUERIES[:2], np.array([[0, -1], [1, 0]]), THETA[:2], negatives="random")

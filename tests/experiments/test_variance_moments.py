@@ -112,10 +112,3 @@ def test_queries_are_averaged_over_one_by_one_at_the_rules_temperature():
     p = softmax(np.asarray(queries) @ np.asarray(theta).T / 0.5, axis=1)[range(4), labels]
     np.testing.assert_allclose(got.variance, 1 / p - 1, rtol=1e-4)
     assert got.mean.shape == (4, 5)
-
-
-def test_a_policy_that_shows_several_items_is_refused():
-    chosen_only, greedy = estimators.chosen_only(), policies.greedy(k=2)
-    several = rank_one("several", estimator=chosen_only, policy=greedy, tau=1.0, eta=1.0)
-    with pytest.raises(ValueError, match=r"policy 'greedy' with k=2 has no probabilities"):
-        of_round(rule_of(several), jnp.asarray(LOGITS), jnp.asarray(0))
