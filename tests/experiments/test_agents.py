@@ -5,8 +5,8 @@ import pytest
 
 from experiments import agents
 from experiments.agents import Server, called, chosen, compared, index, life
-from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.conftest import values_of
 
 TOOLS, REQUESTS = 6, 60
 
@@ -95,7 +95,7 @@ def test_the_experiment_reports_each_rule_and_draws_them(world, tmp_path):
     rules = ["rules=[frozen,greedy]", "traffic=[repeated,uniform]", "fails=[0,1]", "protocol=null"]
     cfg = config_of("agents", *small, *rules, "repeated=5", "probes=10", "k=3")
     agents.main(cfg)
-    found = {name: np.array(x["values"]) for name, x in read_results(tmp_path).items()}
+    found = values_of(tmp_path)
     for kind in cfg.traffic:
         np.testing.assert_array_equal(
             found[f"{kind}/frozen/0/before"], found[f"{kind}/frozen/1/heldout"]
@@ -114,19 +114,16 @@ def test_the_experiment_reports_each_rule_and_draws_them(world, tmp_path):
     assert list(tmp_path.rglob("agents.png"))
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("fails=[0,1.5]", "fails must be shares in"),
-        ("skill=2", "skill must be in"),
-        ("calls=0", "calls must be >= 1, got 0"),
-        ("rules=[none]", "rules must be bm25 or presets"),
-        ("traffic=[rare]", "traffic must be some of"),
-    ],
-)
-def test_wrong_settings_are_refused(world, tmp_path, setting, message):
-    cfg = config_of("agents", *in_world(world, tmp_path / "run"), setting)
-    refused(agents.main, cfg, message)
+def test_wrong_settings_are_refused(world, tmp_path):
+    for setting, message in {
+        "fails=[0,1.5]": "fails must be shares in",
+        "skill=2": "skill must be in",
+        "calls=0": "calls must be >= 1, got 0",
+        "rules=[none]": "rules must be bm25 or presets",
+        "traffic=[rare]": "traffic must be some of",
+    }.items():
+        cfg = config_of("agents", *in_world(world, tmp_path / "run"), setting)
+        refused(agents.main, cfg, message)
 
 
 @pytest.mark.parametrize("setting", ["protocol=null", "rules=[frozen]"])

@@ -1,7 +1,6 @@
 """Query maps that change only once in many rounds, on the small world."""
 
 import numpy as np
-import pytest
 
 from experiments import map_every
 from jaxret.environments.environment import Environment
@@ -33,13 +32,10 @@ def test_the_tile_is_that_of_every_map():
         assert has_blocked_form(make(32), Environment())
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("seeds=0", "seeds must be >= 1, got 0"),
-        ("every=[0]", "every must be numbers >= 1"),
-        ("rules=[frozen]", "rules must be some of mapped, centred, mixture"),
-    ],
-)
-def test_settings_outside_their_range_are_refused(world, tmp_path, override, message):
-    refused(map_every.main, configure(world, tmp_path / "run", override), message)
+def test_settings_outside_their_range_are_refused(world, tmp_path):
+    for override, message in {
+        "seeds=0": "seeds must be >= 1, got 0",
+        "every=[0]": "every must be numbers >= 1",
+        "rules=[frozen]": "rules must be some of mapped, centred, mixture",
+    }.items():
+        refused(map_every.main, configure(world, tmp_path / "run", override), message)

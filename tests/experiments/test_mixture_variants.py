@@ -8,10 +8,10 @@ import pytest
 import jaxret as jr
 from experiments import mixture_variants as variants
 from jaxret.learners.learner import query_for
-from jaxret.runtime.tracking import read_results
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import values_of
 
 
 def configure(world, directory, *more):
@@ -72,7 +72,7 @@ def test_variants_are_simulated_and_compared_with_the_first(world, tmp_path, mon
     few = lambda *args: {name: every(*args)[name] for name in names}  # noqa: E731
     monkeypatch.setattr(variants, "variants", few)
     variants.main(configure(world, tmp_path))
-    results = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    results = values_of(tmp_path)
     for name in names:
         gain = results[f"{name}/online"] - results["as it is/online"]
         np.testing.assert_allclose(results[f"{name}/gain"], gain)

@@ -6,9 +6,9 @@ import pytest
 import jaxret as jr
 from experiments import mixture
 from jaxret.learners.mixture import blend_of
-from jaxret.runtime.tracking import read_results
 from jaxret.theory.mixture import History
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import values_of
 
 
 def configure(world, directory, *more):
@@ -20,7 +20,7 @@ def configure(world, directory, *more):
 def finished(world, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "mixture"
     mixture.main(configure(world, directory))
-    return directory, {k: np.array(x["values"]) for k, x in read_results(directory).items()}
+    return directory, values_of(directory)
 
 
 def test_a_loss_is_the_sum_over_the_rounds():

@@ -220,24 +220,21 @@ def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same
     assert len(set(ours["item"].ravel())) > 5
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("planner=steps", "planner must be gold or llm, got steps"),
-        ("judge=human", "judge must be gold or llm or llm_each, got human"),
-        ("bit=judge", "bit=judge is the word of a language model: set judge=llm or llm_each"),
-        ("planner=llm llm.key_variable=NO_KEY", "set the variable NO_KEY"),
-        ("judge=llm llm.key_variable=NO_KEY", "set the variable NO_KEY"),
-        ("answers=true llm.key_variable=NO_KEY", "set the variable NO_KEY"),
-        ("gold_answers=no.jsonl", "no.jsonl"),
-        ("max_hops=0", "max_hops must be >= 1, got 0"),
-        ("accuracy=2", r"accuracy must be in \[0, 1\], got 2"),
-        ("validation=1", r"validation must be in \(0, 1\), got 1"),
-        ("k=0", "k must be >= 1, got 0"),
-        ("prompts.answer=no.txt", "no.txt does not exist"),
-        ("prompts.answer=LICENSE", r"LICENSE: .* lack .*\['documents', 'query'\]"),
-    ],
-)
-def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
-    cfg = configure(world, tmp_path / "run", *override.split())
-    refused(multihop.main, cfg, message, error=(ValueError, FileNotFoundError))
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path):
+    for override, message in {
+        "planner=steps": "planner must be gold or llm, got steps",
+        "judge=human": "judge must be gold or llm or llm_each, got human",
+        "bit=judge": "bit=judge is the word of a language model: set judge=llm or llm_each",
+        "planner=llm llm.key_variable=NO_KEY": "set the variable NO_KEY",
+        "judge=llm llm.key_variable=NO_KEY": "set the variable NO_KEY",
+        "answers=true llm.key_variable=NO_KEY": "set the variable NO_KEY",
+        "gold_answers=no.jsonl": "no.jsonl",
+        "max_hops=0": "max_hops must be >= 1, got 0",
+        "accuracy=2": r"accuracy must be in \[0, 1\], got 2",
+        "validation=1": r"validation must be in \(0, 1\), got 1",
+        "k=0": "k must be >= 1, got 0",
+        "prompts.answer=no.txt": "no.txt does not exist",
+        "prompts.answer=LICENSE": r"LICENSE: .* lack .*\['documents', 'query'\]",
+    }.items():
+        cfg = configure(world, tmp_path / "run", *override.split())
+        refused(multihop.main, cfg, message, error=(ValueError, FileNotFoundError))

@@ -7,8 +7,8 @@ import jaxret as jr
 from experiments import none_of_these as study
 from experiments.common.loading import task_of
 from jaxret.evaluation.statistics import area_under_roc
-from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import values_of
 
 #: The default mixture has more experts, and so compiles for longer.
 MIXTURE = jr.mixture([jr.grid(jr.hybrid, lexical=[0.25]), jr.grid(jr.greedy, eta=[0.02])])
@@ -91,7 +91,7 @@ def test_the_online_score_is_the_confidence_of_one_whole_run(world, tmp_path):
 def test_the_experiment_measures_and_draws(world, tmp_path):
     cfg = configure(world, tmp_path)
     study.main(cfg)
-    found = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    found = values_of(tmp_path)
     task = study.thinned(task_of(cfg), cfg.share, seed=cfg.seed)
     [order] = jr.stream_orders(task, 1, [cfg.seed])
     scored = study.scores_of(cfg, task, order, cfg.seed)
@@ -109,15 +109,12 @@ def test_the_experiment_measures_and_draws(world, tmp_path):
     assert {path.stem for path in tmp_path.glob("*.png")} >= {"risk", "calibration"}
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("share=1", r"share must be in \(0, 1\), got 1"),
-        ("known=0", "known must be >= 1, got 0"),
-        ("known=10000", "known must be below"),
-        ("limit=1", r"limit must be in \(0, 1\), got 1"),
-    ],
-)
-def test_settings_outside_their_range_are_refused(world, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        study.main(configure(world, tmp_path, override))
+def test_settings_outside_their_range_are_refused(world, tmp_path):
+    for override, message in {
+        "share=1": r"share must be in \(0, 1\), got 1",
+        "known=0": "known must be >= 1, got 0",
+        "known=10000": "known must be below",
+        "limit=1": r"limit must be in \(0, 1\), got 1",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            study.main(configure(world, tmp_path, override))

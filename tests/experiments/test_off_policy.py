@@ -245,9 +245,8 @@ def test_exploration_as_a_command(world, tmp_path):
     assert "| greedy | 0 | 1.000 |  |" in (tmp_path / "exploration.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("command", "override", "message"),
-    [
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path):
+    for command, override, message in [
         (coverage, "logs=1", "logs must be >= 2, got 1"),
         (coverage, "alpha=1.0", r"alpha must be in \(0, 1\), got 1.0"),
         (coverage, "logging.tau_1.preset=gready", "unknown preset 'gready'"),
@@ -258,9 +257,6 @@ def test_exploration_as_a_command(world, tmp_path):
         (exploration, "epsilons=[0.1,0.2]", "epsilons must be 0 first, and more"),
         (exploration, "epsilons=[0,1.5]", r"epsilon must be in \[0, 1\], got 1.5"),
         (exploration, "seeds=0", "seeds must be >= 1, got 0"),
-    ],
-)
-def test_wrong_settings_are_refused_before_any_work(world, tmp_path, command, override, message):
-    name = command.__name__.replace("experiments.off_policy.", "off_policy_")
-    cfg = config_of(name, *in_world(world, tmp_path / "run"), override)
-    refused(command.main, cfg, message)
+    ]:
+        cfg = config_of(command.main.config, *in_world(world, tmp_path / "run"), override)
+        refused(command.main, cfg, message)

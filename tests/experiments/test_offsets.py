@@ -6,8 +6,8 @@ import pytest
 import jaxret as jr
 from experiments import offsets
 from experiments.common.loading import task_of
-from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import values_of
 
 
 def configure(world, directory, *more):
@@ -19,7 +19,7 @@ def configure(world, directory, *more):
 def test_a_mixture_runs_with_experts_without_and_with_offsets(world, tmp_path):
     cfg = configure(world, tmp_path, "rules=[mixture]", "seeds=1")
     offsets.main(cfg)
-    found = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    found = values_of(tmp_path)
     assert not {"mixture/lexical", "mixture/balance"} & {*found}
     task = task_of(cfg)
     for column, reads in {"plain": False, "both": True}.items():
@@ -32,7 +32,7 @@ def test_a_mixture_runs_with_experts_without_and_with_offsets(world, tmp_path):
 def test_the_oracle_begins_without_its_own_offsets(world, tmp_path):
     cfg = configure(world, tmp_path, "rules=[oracle]", "seeds=1")
     offsets.main(cfg)
-    found = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    found = values_of(tmp_path)
     task = task_of(cfg)
     for column, settings in {
         "plain": {"lexical": None, "balance": None},
@@ -46,7 +46,7 @@ def test_the_oracle_begins_without_its_own_offsets(world, tmp_path):
 def test_each_rule_runs_with_each_combination(world, tmp_path):
     cfg = configure(world, tmp_path)
     offsets.main(cfg)
-    found = {k: np.array(x["values"]) for k, x in read_results(tmp_path).items()}
+    found = values_of(tmp_path)
     task = task_of(cfg)
     scores = task.prior_scores()
     right = (task.labels == scores.argmax(axis=1)[:, None]).any(axis=1)
@@ -88,18 +88,15 @@ def test_usage_may_begin_with_the_documents_as_queries(world, tmp_path):
     np.testing.assert_allclose(usage.count, 20 + items)
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("seeds=0", "seeds must be >= 1, got 0"),
-        ("lexical=1", r"lexical must be in \[0, 1\), got 1"),
-        ("balance=-1", "balance must be >= 0, got -1"),
-        ("weights=[0,1]", r"weights must be numbers in \[0, 1\)"),
-        ("rules=[gready]", "rules must be some of the presets frozen, hybrid, "),
-        ("rules=[linucb]", "'linucb' is not rank one"),
-        ("rules=[hybrid]", "'hybrid' already has a lexical weight"),
-    ],
-)
-def test_settings_outside_their_range_are_refused(world, tmp_path, override, message):
-    with pytest.raises(ValueError, match=message):
-        offsets.main(configure(world, tmp_path, override))
+def test_settings_outside_their_range_are_refused(world, tmp_path):
+    for override, message in {
+        "seeds=0": "seeds must be >= 1, got 0",
+        "lexical=1": r"lexical must be in \[0, 1\), got 1",
+        "balance=-1": "balance must be >= 0, got -1",
+        "weights=[0,1]": r"weights must be numbers in \[0, 1\)",
+        "rules=[gready]": "rules must be some of the presets frozen, hybrid, ",
+        "rules=[linucb]": "'linucb' is not rank one",
+        "rules=[hybrid]": "'hybrid' already has a lexical weight",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            offsets.main(configure(world, tmp_path, override))

@@ -107,13 +107,10 @@ def test_the_real_logs_are_those_that_are_described(shared_data):
             assert found.frequencies.shape == (3, items)
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("dataset.path=null", "dataset.path must be the folder of the logs"),
-        ("campaigns=[all]", "campaigns must be men or women, got all"),
-        ("alpha=0.0", r"alpha must be in \(0, 1\), got 0.0"),
-    ],
-)
-def test_wrong_settings_are_refused_before_any_work(folder, tmp_path, override, message):
-    refused(open_bandit.main, configure(tmp_path / "run", folder, override), message)
+def test_wrong_settings_are_refused_before_any_work(folder, tmp_path):
+    for override, message in {
+        "dataset.path=null": "dataset.path must be the folder of the logs",
+        "campaigns=[all]": "campaigns must be men or women, got all",
+        "alpha=0.0": r"alpha must be in \(0, 1\), got 0.0",
+    }.items():
+        refused(open_bandit.main, configure(tmp_path / "run", folder, override), message)

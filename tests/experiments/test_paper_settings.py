@@ -96,16 +96,13 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
     assert paper_settings.main(configure(tmp_path)) == finished[1]
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("schedules=[cosine]", "schedules must be one of inverse_sqrt, constant, got cosine"),
-        ("copies=[0]", r"copies must be one or more numbers >= 1, got \[0\]"),
-        ("updates=0", "updates must be >= 1, got 0"),
-        ("batch=0", "batch must be >= 1, got 0"),
-        ("schedules=[]", r"schedules must be one or more, got \[\]"),
-        ("heldout=1", r"heldout must be in \(0, 1\), got 1"),
-    ],
-)
-def test_wrong_settings_are_refused(configure, tmp_path, override, message):
-    refused(paper_settings.main, configure(tmp_path / "run", override), message)
+def test_wrong_settings_are_refused(configure, tmp_path):
+    for override, message in {
+        "schedules=[cosine]": "schedules must be one of inverse_sqrt, constant, got cosine",
+        "copies=[0]": r"copies must be one or more numbers >= 1, got \[0\]",
+        "updates=0": "updates must be >= 1, got 0",
+        "batch=0": "batch must be >= 1, got 0",
+        "schedules=[]": r"schedules must be one or more, got \[\]",
+        "heldout=1": r"heldout must be in \(0, 1\), got 1",
+    }.items():
+        refused(paper_settings.main, configure(tmp_path / "run", override), message)

@@ -91,17 +91,14 @@ def test_a_server_that_is_gone_costs_nothing_that_was_answered(world, tmp_path):
     assert np.isfinite(found["rankgpt/ndcg@10"])
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("candidates=1", "candidates must be >= 2"),
-        ("k=20", "k must be at most 12, the candidates"),
-        ("step=9", r"step must be in \[1, 8\]"),
-        ("passage=best", "best"),
-        ("prompts.rankgpt=LICENSE", "LICENSE: expected the messages system, user, assistant"),
-        ("llm.key_variable=NO_KEY", "set the variable NO_KEY"),
-    ],
-)
-def test_wrong_settings_are_refused_before_anything_is_written(world, tmp_path, override, message):
-    cfg = configure(world, tmp_path, "http://127.0.0.1:1/v1", override)
-    refused(rankgpt.main, cfg, message, error=(ValueError, KeyError))
+def test_wrong_settings_are_refused_before_anything_is_written(world, tmp_path):
+    for override, message in {
+        "candidates=1": "candidates must be >= 2",
+        "k=20": "k must be at most 12, the candidates",
+        "step=9": r"step must be in \[1, 8\]",
+        "passage=best": "best",
+        "prompts.rankgpt=LICENSE": "LICENSE: expected the messages system, user, assistant",
+        "llm.key_variable=NO_KEY": "set the variable NO_KEY",
+    }.items():
+        cfg = configure(world, tmp_path, "http://127.0.0.1:1/v1", override)
+        refused(rankgpt.main, cfg, message, error=(ValueError, KeyError))

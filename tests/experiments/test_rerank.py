@@ -81,17 +81,14 @@ def test_a_language_model_may_be_the_reranker(world, key):
     assert len(np.unique(step_of(directory, "reranked-rankgpt")["item"])) > 3
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("rerankers=[best]", r"rerankers: unknown \['best'\]; known: none, simulated, rankgpt"),
-        ("rerankers=[rankgpt] llm.key_variable=NO_KEY", "set the variable NO_KEY"),
-        ("prompts.rankgpt=LICENSE", "LICENSE: expected the messages system, user, assistant"),
-        ("learners.reranked.k=0", "k must be >= 1, got 0"),
-    ],
-)
-def test_wrong_settings_are_refused_before_any_work(world, tmp_path, override, message):
-    refused(rerank.main, configure(world, tmp_path / "run", *override.split()), message)
+def test_wrong_settings_are_refused_before_any_work(world, tmp_path):
+    for override, message in {
+        "rerankers=[best]": r"rerankers: unknown \['best'\]; known: none, simulated, rankgpt",
+        "rerankers=[rankgpt] llm.key_variable=NO_KEY": "set the variable NO_KEY",
+        "prompts.rankgpt=LICENSE": "LICENSE: expected the messages system, user, assistant",
+        "learners.reranked.k=0": "k must be >= 1, got 0",
+    }.items():
+        refused(rerank.main, configure(world, tmp_path / "run", *override.split()), message)
 
 
 TEXTS = ["a b c", "d", "e f g h i j k l m n"]

@@ -155,18 +155,15 @@ def test_the_whole_ablations_train_no_recipe_twice():
     assert variants["candidates=8"] == {**recipe, "candidates": 8}
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("base=mlc", "base must be one of refiner_tool2vec, got 'mlc'"),
-        ("+variants.tools_and_head=[documents]", "refiner_tool2vec has no 'head'; it has limit"),
-        ("+variants.tools=[names]", "recipes.tools=names: tools must be one of"),
-        ("+variants.first=[mlc]", "recipes.first=mlc.first must be one of bm25, documents"),
-    ],
-)
-def test_wrong_ablations_are_refused_before_any_work(world, tmp_path, override, message):
-    cfg = configure(world, tmp_path / "run", override, name="ablate_refiner")
-    refused(ablate_refiner.main, cfg, message)
+def test_wrong_ablations_are_refused_before_any_work(world, tmp_path):
+    for override, message in {
+        "base=mlc": "base must be one of refiner_tool2vec, got 'mlc'",
+        "+variants.tools_and_head=[documents]": "refiner_tool2vec has no 'head'; it has limit",
+        "+variants.tools=[names]": "recipes.tools=names: tools must be one of",
+        "+variants.first=[mlc]": "recipes.first=mlc.first must be one of bm25, documents",
+    }.items():
+        cfg = configure(world, tmp_path / "run", override, name="ablate_refiner")
+        refused(ablate_refiner.main, cfg, message)
 
 
 @pytest.mark.parametrize(

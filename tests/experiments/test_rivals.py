@@ -5,8 +5,8 @@ import pytest
 
 from experiments import rivals
 from jaxret.evaluation.compare import compare_paired
-from jaxret.runtime.tracking import read_results
 from tests.experiments.configs import config_of, in_world
+from tests.experiments.conftest import values_of
 from tests.problems import make_task
 
 LEARNERS = "learner=[frozen,hybrid_balanced,greedy,linucb]"
@@ -34,7 +34,7 @@ def folder(world, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(folder):
-    return {k: np.array(x["values"]) for k, x in read_results(folder).items()}
+    return values_of(folder)
 
 
 def test_the_table_marks_differences_that_are_not_significant():

@@ -161,19 +161,16 @@ def test_a_slate_changes_the_policy_alone(learner):
     assert (several._replace(rule=changed) if isinstance(several, Replay) else changed) == same
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("only=[drizzle]", "only must be of drift, rotation, .*, got drizzle"),
-        ("scenarios.drift.name=drifted", "scenario 'drift': unknown kind 'drifted'; known: swapp"),
-        ("scenarios.drift.share=1.5", r"share must be in \(0, 1\], got 1.5"),
-        ("scenarios.restart.ago=0.7", r"ago must be in \(0, at=0.5\], got 0.7"),
-        ("scenarios.rewritten_keep.how=burn", "how must be keep, reset or carry, got burn"),
-        ("scenarios.rewritten_keep.document=haiku", "unknown template 'haiku'"),
-        ("guard.epsilon=0", r"epsilon must be in \(0, 1\), got 0"),
-        ("window=0", "window must be >= 1, got 0"),
-    ],
-)
-def test_bad_settings_are_refused_before_anything_is_written(world, tmp_path, override, message):
-    cfg = configure(world, tmp_path / "run", override)
-    refused(suite.main, cfg, message)
+def test_bad_settings_are_refused_before_anything_is_written(world, tmp_path):
+    for override, message in {
+        "only=[drizzle]": "only must be of drift, rotation, .*, got drizzle",
+        "scenarios.drift.name=drifted": "scenario 'drift': unknown kind 'drifted'; known: swapp",
+        "scenarios.drift.share=1.5": r"share must be in \(0, 1\], got 1.5",
+        "scenarios.restart.ago=0.7": r"ago must be in \(0, at=0.5\], got 0.7",
+        "scenarios.rewritten_keep.how=burn": "how must be keep, reset or carry, got burn",
+        "scenarios.rewritten_keep.document=haiku": "unknown template 'haiku'",
+        "guard.epsilon=0": r"epsilon must be in \(0, 1\), got 0",
+        "window=0": "window must be >= 1, got 0",
+    }.items():
+        cfg = configure(world, tmp_path / "run", override)
+        refused(suite.main, cfg, message)

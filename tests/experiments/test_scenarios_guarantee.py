@@ -65,13 +65,10 @@ def test_environments_give_the_bits_of_their_words(environment, state, bits):
     np.testing.assert_array_equal(jax.jit(guarantee.ENVIRONMENTS[environment])(state), bits)
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("times=[0.5]", "times must be >= 1, got 0.5"),
-        ("deltas=[1.0]", r"delta must be in \(0, 1\), got 1.0"),
-        ("runs=0", "runs must be >= 1, got 0"),
-    ],
-)
-def test_settings_outside_their_range_are_refused(tmp_path, override, message):
-    refused(guarantee.main, configure(tmp_path / "run", override), message)
+def test_settings_outside_their_range_are_refused(tmp_path):
+    for override, message in {
+        "times=[0.5]": "times must be >= 1, got 0.5",
+        "deltas=[1.0]": r"delta must be in \(0, 1\), got 1.0",
+        "runs=0": "runs must be >= 1, got 0",
+    }.items():
+        refused(guarantee.main, configure(tmp_path / "run", override), message)

@@ -59,25 +59,19 @@ def test_a_tiny_qwen3_serves_as_encoder_and_as_reranker(written, tmp_path):
     assert (second["scores"] <= 0).all()  # log probabilities
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("recipes.tool_rank.weights=bert", "recipes.tool_rank: weights must be one of"),
-        ("recipes.tool_rank.candidates=5", "recipes.tool_rank.candidates must be >= 7"),
-        (
-            "recipes.tool_rank.first=bm26",
-            "recipes.tool_rank.first must be one of bm25, .*tool_embed",
-        ),
-        (f"recipes.tool_rank.lora={LORA.replace('0.1', '1.0')}", "lora.dropout must"),
-        ("encoder.width=17", r"width must be null or in 1 .. 16, got 17"),
-    ],
-)
-def test_wrong_settings_are_refused_by_name(written, tmp_path, override, message):
-    cfg = configure(written, tmp_path, override, "methods=[tool_rank]")
-    with pytest.raises(ValueError, match=message):
-        evaluate_retrieval.main(cfg)
-    began = (tmp_path / "settings.json").exists()
-    assert began == override.startswith("encoder.")  # only the files say how wide an encoder is
+def test_wrong_settings_are_refused_by_name(written, tmp_path):
+    for override, message in {
+        "recipes.tool_rank.weights=bert": "recipes.tool_rank: weights must be one of",
+        "recipes.tool_rank.candidates=5": "recipes.tool_rank.candidates must be >= 7",
+        "recipes.tool_rank.first=bm26": "recipes.tool_rank.first must be one of bm25, .*tool_embed",
+        f"recipes.tool_rank.lora={LORA.replace('0.1', '1.0')}": "lora.dropout must",
+        "encoder.width=17": r"width must be null or in 1 .. 16, got 17",
+    }.items():
+        cfg = configure(written, tmp_path, override, "methods=[tool_rank]")
+        with pytest.raises(ValueError, match=message):
+            evaluate_retrieval.main(cfg)
+        began = (tmp_path / "settings.json").exists()
+        assert began == override.startswith("encoder.")  # only the files say how wide an encoder is
 
 
 @pytest.mark.parametrize("name", ["tool_embed", "tool_rank"])

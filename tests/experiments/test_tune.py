@@ -42,17 +42,14 @@ def test_a_search_that_is_stopped_does_the_trials_that_are_left(world, tmp_path,
     assert results["grid/score"] > 0.25
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("+search.size=[1]", r"search: unknown \['size'\]; known: tau, eta_over_tau, schedule, ba"),
-        ("search.schedule=[]", "search: schedule must be a list"),
-        ("search.tau.low=0", "search: tau needs 0 < low < high"),
-        ("search.eta_over_tau=3", "search: eta_over_tau must be a list"),
-    ],
-)
-def test_malformed_searches_are_refused_before_any_work(world, tmp_path, override, message):
-    refused(tune.main, configure(world, tmp_path / "run", override), message)
+def test_malformed_searches_are_refused_before_any_work(world, tmp_path):
+    for override, message in {
+        "+search.size=[1]": r"search: unknown \['size'\]; known: tau, eta_over_tau, schedule, ba",
+        "search.schedule=[]": "search: schedule must be a list",
+        "search.tau.low=0": "search: tau needs 0 < low < high",
+        "search.eta_over_tau=3": "search: eta_over_tau must be a list",
+    }.items():
+        refused(tune.main, configure(world, tmp_path / "run", override), message)
 
 
 def test_the_papers_space_of_the_header_is_accepted():

@@ -154,14 +154,6 @@ def test_a_start_that_is_worse_is_worth_negative_rounds():
     assert warm_start.leads(better, worse)["rounds_to_match"] == 22
 
 
-def test_a_finished_run_is_read_and_not_repeated(configure, finished, capsys):
-    directory, results = finished
-    before = (directory / "results.json").stat().st_mtime_ns
-    assert warm_start.main(configure(directory)) == results
-    assert (directory / "results.json").stat().st_mtime_ns == before
-    assert "finished before" in capsys.readouterr().out
-
-
 def test_files_hold_the_curves_and_figures(finished):
     directory, results = finished
     with np.load(directory / "curves.npz") as curves:
@@ -172,17 +164,14 @@ def test_files_hold_the_curves_and_figures(finished):
     assert any("regret/orag/tool2vec" in line for line in rows_of(directory / "metrics.jsonl"))
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("learner=[frozen]", "learner 'frozen' has no step size of Theorem 5.1"),
-        ("learner=[paper_adamw]", "learner 'paper_adamw' has no step size of Theorem 5.1"),
-        ("document=raw", "document=raw must be one of templates.deskbank: .*'terse', 'full'"),
-    ],
-)
-def test_wrong_settings_are_refused_before_any_work(tmp_path, override, message):
-    cfg = config_of("warm_start", f"directory={tmp_path / 'run'}", "tracking=files", override)
-    refused(warm_start.main, cfg, message)
+def test_wrong_settings_are_refused_before_any_work(tmp_path):
+    for override, message in {
+        "learner=[frozen]": "learner 'frozen' has no step size of Theorem 5.1",
+        "learner=[paper_adamw]": "learner 'paper_adamw' has no step size of Theorem 5.1",
+        "document=raw": "document=raw must be one of templates.deskbank: .*'terse', 'full'",
+    }.items():
+        cfg = config_of("warm_start", f"directory={tmp_path / 'run'}", "tracking=files", override)
+        refused(warm_start.main, cfg, message)
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
