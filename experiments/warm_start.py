@@ -109,7 +109,7 @@ class FromStart(NamedTuple):
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Run every learner from every start; return the results, and write curves and figures."""
     grids, names = learner_grids(cfg), templates(cfg)
-    tasks = {name: _load(cfg, name) for name in names}
+    tasks = {name: task_of(cfg, name) for name in names}
     documents = {f"document/{name}": task.theta for name, task in tasks.items()}
     task = tasks[cfg.document]
     usage, parts = part(task.groups, cfg)
@@ -242,12 +242,6 @@ def figures(
     for name, figure, axes in (("regret", of_regret, ax), ("accuracy", of_success, bx)):
         plots.label_curves(axes)
         run.save_figure(figure, f"{name}_{learner}", f"{name}/{learner}")
-
-
-def _load(cfg: DictConfig, template: str) -> Task:
-    cfg = cfg.copy()
-    cfg.document = template
-    return task_of(cfg)
 
 
 def learn_from_start(

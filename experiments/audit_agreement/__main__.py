@@ -34,7 +34,7 @@ from jaxret import data
 from jaxret.data.dataset import Document
 from jaxret.documents import audit, original
 from jaxret.evaluation import statistics
-from jaxret.llm import Chat, Messages, load_prompt
+from jaxret.llm import Chat, load_prompt
 from jaxret.runtime.files import json_lines
 from jaxret.runtime.validate import require
 
@@ -119,19 +119,11 @@ def judge_probabilities(
     chat: Chat, documents: list[Document], expanded: list[bool], criterion: str
 ) -> np.ndarray:
     """Compute the language model's probability of yes against no; 0.5 if it gives neither."""
-    questions = [
-        question(document, criterion, expanded=whole)
-        for document, whole in zip(documents, expanded, strict=True)
-    ]
+    texts = [as_json(x, expanded=whole) for x, whole in zip(documents, expanded, strict=True)]
+    questions = [PROMPT.messages(document=x, criterion=CRITERIA[criterion]) for x in texts]
     yes, no = WORDS
     weights = chat.weigh_all(questions, WORDS, title=criterion)
     return np.array([0.5 if w is None else w[yes] / (w[yes] + w[no]) for w in weights])
-
-
-def question(document: Document, criterion: str, *, expanded: bool) -> Messages:
-    """Build the question whether a document meets a criterion, answered by one of `WORDS`."""
-    text = as_json(document, expanded=expanded)
-    return PROMPT.messages(document=text, criterion=CRITERIA[criterion])
 
 
 def compared(

@@ -15,13 +15,13 @@ from jaxret.runtime import sharding
 from jaxret.task import Task
 
 
-def task_of(cfg: DictConfig) -> Task:
-    """Load and encode the data set that a config names."""
+def task_of(cfg: DictConfig, document: str | None = None) -> Task:
+    """Load and encode the data set that a config names; with another template of documents."""
     task = jr.load_task(
         cfg.dataset.name,
         cfg.dataset.path,
         encoder=encoder_of(cfg.encoder),
-        document=cfg.document,
+        document=document or cfg.document,
         cache=cache_folder(cfg),
         hops=bool(cfg.dataset.get("hops")),
         **plain(cfg.dataset.options),

@@ -172,7 +172,7 @@ def judge_of(cfg: DictConfig) -> Judge:
     chat, prompt = asking.chat(cfg), asking.prompt(cfg, "audit", audit.PROMPT)
 
     def ask(some, expanded):
-        questions = [audit.question(x, expanded=expanded, prompt=prompt) for x in some]
+        questions = [prompt.messages(document=audit.as_json(x, expanded=expanded)) for x in some]
         answers = chat.ask_all(questions, read_verdict, title="audit")
         print(f"language model, so far: {dict(chat.counts)}", flush=True)
         return answers

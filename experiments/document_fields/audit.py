@@ -22,7 +22,7 @@ from jaxtyping import Int
 
 from jaxret.data.dataset import Document
 from jaxret.documents import original, profile
-from jaxret.llm import Messages, Prompt, load_prompt
+from jaxret.llm import load_prompt
 from jaxret.runtime.validate import require
 
 PROMPT = load_prompt(Path(__file__).with_name("audit.txt"), ("document",))
@@ -34,11 +34,6 @@ class Share(NamedTuple):
     mean: float  # mean over domains
     stderr: float | None  # None where a single document of a domain is sampled
     documents: int  # documents judged
-
-
-def question(document: Document, *, expanded: bool, prompt: Prompt = PROMPT) -> Messages:
-    """Build the question whether a document, with or without its tool profile, is complete."""
-    return prompt.messages(document=as_json(document, expanded=expanded))
 
 
 def as_json(document: Document, *, expanded: bool) -> str:

@@ -207,11 +207,8 @@ def planned(
     if chat is not None and cfg.planner == "llm":
 
         def ask():
-            prompt = prompts_of(cfg)["plan"]
-            questions = [
-                prompts.plan_question(x, max_hops=cfg.max_hops, prompt=prompt)
-                for x in dataset.queries
-            ]
+            prompt, most = prompts_of(cfg)["plan"], str(cfg.max_hops)
+            questions = [prompt.messages(query=x, max_hops=most) for x in dataset.queries]
             parse = partial(prompts.plan, max_hops=cfg.max_hops)
             schema = prompts.plan_schema(max_hops=cfg.max_hops)
             plans = chat.ask_all(questions, parse, schema=schema, title="planning")

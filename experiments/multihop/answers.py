@@ -74,8 +74,9 @@ def answer(
     found = [dict(zip(rows, collect(some, tasks), strict=True)) for some in items]
     rows = [row for row in rows if only is None or dataset.query_ids[row] in only]
     questions = [
-        prompts.answer_question(
-            dataset.queries[row], [documents[i] for i in found[seed][row]], prompt=prompt
+        prompt.messages(
+            query=dataset.queries[row],
+            documents=prompts.numbered(documents[i] for i in found[seed][row]),
         )
         for seed in seeds
         for row in rows

@@ -15,7 +15,7 @@ one a small model may never end its list of sub-questions.
 import json
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,6 @@ _ARTICLES = {"a", "an", "the"}
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation + "“”‘’")
 
 
-def plan_question(
-    query: str, *, max_hops: int, prompt: Prompt = PROMPTS["plan"]
-) -> list[dict[str, str]]:
-    """Return the messages that ask for the sub-questions of a question."""
-    return prompt.messages(query=query, max_hops=str(max_hops))
-
-
 def plan_schema(*, max_hops: int) -> Schema:
     """Return the JSON schema of a plan."""
     texts = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": max_hops}
@@ -67,14 +60,6 @@ def plan(answer: str, *, max_hops: int) -> list[str]:
     return [text.strip() for text in parts]
 
 
-def verdict_question(
-    query: str, documents: Sequence[str], *, prompt: Prompt = PROMPTS["judge"]
-) -> list[dict[str, str]]:
-    """Return the messages that ask which document is useful; each is cut to `WORDS` words."""
-    n, text = len(documents), _numbered(documents)
-    return prompt.messages(query=query, n=str(n), last=str(n - 1), documents=text)
-
-
 def verdict_schema(n: int) -> Schema:
     """Return the JSON schema of a verdict on n documents."""
     return object_schema(index={"enum": list(range(-1, n))})
@@ -86,20 +71,6 @@ def verdict(answer: str, n: int) -> int:
     if type(index) is not int or not -1 <= index < n:  # isinstance would accept bools
         raise Malformed(f"index must be a whole number in -1 .. {n - 1}, got {index!r:.80}")
     return index
-
-
-def fit_question(
-    query: str, document: str, *, prompt: Prompt = PROMPTS["judge_each"]
-) -> list[dict[str, str]]:
-    """Return the messages that ask whether one document, cut to `WORDS` words, is useful."""
-    return prompt.messages(query=query, document=" ".join(document.split()[:WORDS]))
-
-
-def answer_question(
-    query: str, documents: Sequence[str], *, prompt: Prompt = PROMPTS["answer"]
-) -> list[dict[str, str]]:
-    """Return the messages that ask for an answer; each document is cut to `WORDS` words."""
-    return prompt.messages(query=query, documents=_numbered(documents))
 
 
 def final_answer(answer: str) -> str:
@@ -126,10 +97,14 @@ def _words(text: str) -> list[str]:
     return [word for word in words if word not in _ARTICLES]
 
 
-def _numbered(documents: Sequence[str]) -> str:
-    return "\n\n".join(
-        f"[{i}] {' '.join(document.split()[:WORDS])}" for i, document in enumerate(documents)
-    )
+def cut(document: str) -> str:
+    """Return the first `WORDS` words of a document."""
+    return " ".join(document.split()[:WORDS])
+
+
+def numbered(documents: Iterable[str]) -> str:
+    """List documents with their positions, which verdicts name, each of them `cut`."""
+    return "\n\n".join(f"[{i}] {cut(document)}" for i, document in enumerate(documents))
 
 
 def _field(answer: str, name: str) -> Any:
@@ -156,9 +131,10 @@ def by_judge(
 
     def select(queries, items):
         n = items.shape[1]
+        shown = [numbered(documents[i] for i in slate) for slate in items]
         asked = [
-            verdict_question(texts[query], [documents[i] for i in slate], prompt=prompt)
-            for query, slate in zip(queries, items, strict=True)
+            prompt.messages(query=texts[query], n=str(n), last=str(n - 1), documents=text)
+            for query, text in zip(queries, shown, strict=True)
         ]
         parse = partial(verdict, n=n)
         verdicts = chat.ask_all(asked, parse, schema=verdict_schema(n), progress=False)
@@ -189,7 +165,7 @@ def by_fit(
         wanted = np.broadcast_to(queries[:, None], items.shape)
         new = np.isnan(known[wanted, items])
         pairs = np.unique(np.stack([wanted[new], items[new]], axis=1), axis=0)
-        asked = [fit_question(texts[n], documents[i], prompt=prompt) for n, i in pairs]
+        asked = [prompt.messages(query=texts[n], document=cut(documents[i])) for n, i in pairs]
         weights = chat.weigh_all(asked, FIT_WORDS, progress=False)
         for (n, i), found in zip(pairs, weights, strict=True):
             known[n, i] = 0.0 if found is None else found[yes] / (found[yes] + found[no])

@@ -150,10 +150,9 @@ SENDING = {"name": "pay", "description": "Sends money to a friend.", "is_transac
 
 def test_the_profile_is_shown_only_for_the_expanded_document():
     document = SENDING | {"terse": "Pays.", "tool_profile": {"function": 'Pays "anyone" $5.'}}
-    bare, grown = (audit.question(document, expanded=x)[-1]["content"] for x in (False, True))
-    assert json.dumps(SENDING, indent=1) in bare
-    assert json.dumps(SENDING | {"tool_profile": document["tool_profile"]}, indent=1) in grown
-    assert "terse" not in grown
+    bare, grown = (audit.as_json(document, expanded=x) for x in (False, True))
+    assert bare == json.dumps(SENDING, indent=1)
+    assert grown == json.dumps(SENDING | {"tool_profile": document["tool_profile"]}, indent=1)
 
 
 def test_a_sample_takes_so_many_of_each_domain_and_all_of_a_small_one():

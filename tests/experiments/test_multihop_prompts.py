@@ -50,13 +50,11 @@ def test_an_answer_without_text_is_malformed(answer):
 
 def test_questions_number_the_documents_as_verdicts_do_and_cut_them(monkeypatch):
     monkeypatch.setattr(prompts, "WORDS", 3)
-    [message] = prompts.verdict_question("who {?}", ["a b c d", "e"])
-    assert "[0] a b c\n\n[1] e" in message["content"]
-    assert "who {?}" in message["content"]
-    assert "0 to 1, or -1" in message["content"]
-    [message] = prompts.answer_question("who?", ["a b c d", "e"])
-    assert "[0] a b c\n\n[1] e" in message["content"]
-    [message] = prompts.plan_question("who?", max_hops=4)
+    text = prompts.numbered(["a b c d", "e"])
+    assert text == "[0] a b c\n\n[1] e"
+    [message] = prompts.PROMPTS["judge"].messages(query="who {?}", n="2", last="1", documents=text)
+    assert all(x in message["content"] for x in (text, "who {?}", "0 to 1, or -1"))
+    [message] = prompts.PROMPTS["plan"].messages(query="who?", max_hops="4")
     assert "at most 4" in message["content"]
 
 
