@@ -230,7 +230,7 @@ def ranked(
         return {**found, "ranks": ranks}
 
     print(f"{method}, {name}: {', '.join(kept) or 'no field'}", flush=True)
-    return run.result(f"{method}-{name.replace('/', '-')}", measure)
+    return run.result(f"{method}-{name}", measure)
 
 
 def moved(

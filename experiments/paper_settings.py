@@ -102,7 +102,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         stream: dict[str, Any] = {"seeds": seeds, "chunk": cfg.chunk, "exposures": row.exposures}
         if not row.rewarded:
             stream["environment"] = judged(np.zeros((len(own), len(own.theta))))
-        stream |= {"part": parts.training, "resume": run.resume(name.replace("/", "-"))}
+        stream |= {"part": parts.training, "resume": run.resume(name)}
         if isinstance(row.learner, LearnerGrid):
             ran = jr.sweep(row.learner, own, **stream).best(on=parts.validation, metric=metrics[0])
         else:

@@ -219,8 +219,7 @@ def measure(
     for rounds in Progress(part.horizons, desc=curve.name, unit="horizon"):
         eta = curve.c / np.sqrt(rounds)
         name, learner = f"{curve.name}/T={rounds}", curve.learner(curve.tau, eta)
-        step = name.replace("/", "-")
-        found = run.result(step, partial(trace, step, learner, rounds))
+        found = run.result(name, partial(trace, name, learner, rounds))
         best = comparator(eta, np.bincount(order[:rounds], minlength=len(task)))
         start = learner.init(jnp.asarray(task.theta), jnp.ones(len(task.theta), bool))
         rule = rule_of(learner)

@@ -257,7 +257,7 @@ def learn_from_start(
     as well as on Theta_1.
     """
     run, parts, stream = starts.run, starts.parts, starts.stream
-    task, step = replace(starts.task, theta=theta_1), f"{grid.name}-{start}".replace("/", "-")
+    task, step = replace(starts.task, theta=theta_1), f"{grid.name}-{start}"
     metrics = ranking_metrics(starts.cfg.k)
 
     def rankings(ranked):

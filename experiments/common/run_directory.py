@@ -81,22 +81,22 @@ class RunDirectory:
     ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         """Yield the name and the `result` of each step, with a progress bar.
 
-        The run can be stopped between two steps. Its file has dashes for slashes and blanks.
+        The run can be stopped between two steps.
         """
         for done, name in enumerate(bar := Progress(steps, unit=unit)):
             bar.set_postfix_str(name)
             self.pause(done)
-            yield name, self.result(name.replace("/", "-").replace(" ", "-"), steps[name])
+            yield name, self.result(name, steps[name])
 
     def result(self, name: str, compute: Compute) -> dict[str, np.ndarray]:
         """Compute the arrays of a step, or read them if they were computed before.
 
         Args:
-          name: name of the step.
+          name: name of the step; its file has dashes for slashes and blanks.
           compute: returns arrays by name; its simulations resume in `resume` folders of this step,
             which are deleted when it is finished.
         """
-        path = self.directory / "steps" / f"{name}.npz"
+        path = self.directory / "steps" / f"{_flat(name)}.npz"
         if not distributed.agreed(path.exists()):
             _write(path, {key: np.asarray(value) for key, value in compute().items()})
             distributed.wait()  # wait until no process has checkpoints open
@@ -106,7 +106,7 @@ class RunDirectory:
 
     def resume(self, step: str, simulation: str = "") -> Path:
         """Return the folder in which a simulation of a step is checkpointed (``resume=``)."""
-        return self.directory / "checkpoints" / step / simulation
+        return self.directory / "checkpoints" / _flat(step) / simulation
 
 
 @contextmanager
@@ -156,6 +156,10 @@ def open_run(cfg: DictConfig) -> Generator[RunDirectory | None]:
         finally:
             run.clock()
             run.tracker.finish()
+
+
+def _flat(step: str) -> str:
+    return step.replace("/", "-").replace(" ", "-")
 
 
 def _tracker(cfg: DictConfig) -> tracking.Tracker:

@@ -46,7 +46,6 @@ from jaxret.environments.environment import Environment
 from jaxret.evaluation import plots
 from jaxret.evaluation.statistics import area_under_roc
 from jaxret.learners.grid import LearnerGrid
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
 REWARDS = ("labels", "hard", "threshold", "soft")
@@ -71,16 +70,14 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     results["judge/threshold"] = np.array([threshold])
     figures(run, pairs)
     wrong = float(results["judge/wrong"][0])
-    bar = Progress(total=len(cfg.rewards) * len(cfg.learners), unit="learner")
+    steps = {}
     for kind in cfg.rewards:
         environment = judge_environment(pairs, kind, threshold)
         for name, spec in plain(cfg.learners).items():
-            bar.set_postfix_str(f"{name}, {kind}")
-            grid = learner_grid(name, with_noise_rate(spec, wrong))
-            found = measure(cfg, run, pairs, grid, kind, environment)
-            results |= {f"{kind}/{name}/{key}": values for key, values in found.items()}
-            bar.update()
-    bar.close()
+            grid, step = learner_grid(name, with_noise_rate(spec, wrong)), f"{kind}/{name}"
+            steps[step] = partial(measure, cfg, run.resume(step), pairs, grid, environment)
+    for step, found in run.results(steps, "learner"):
+        results |= {f"{step}/{key}": values for key, values in found.items()}
     return results | {f"theory/{name}": x for name, x in theory(cfg, pairs).items()}
 
 
@@ -105,14 +102,9 @@ def show(cfg: DictConfig, results: Found) -> None:
 
 
 def measure(
-    cfg: DictConfig,
-    run: RunDirectory,
-    pairs: Pairs,
-    grid: LearnerGrid,
-    kind: str,
-    environment: Environment,
+    cfg: DictConfig, resume: Path, pairs: Pairs, grid: LearnerGrid, environment: Environment
 ) -> dict[str, np.ndarray]:
-    """Choose a learner's settings in an environment of a kind, and stream what is reported.
+    """Choose a learner's settings in an environment, and stream what is reported.
 
     Returns:
       ``online``, ``final`` and ``wrong`` of each seed [S].
@@ -121,19 +113,13 @@ def measure(
     validation = task.parts(validation=cfg.validation, seeds=seeds).validation
     stream: dict[str, Any] = {"exposures": cfg.exposures, "seeds": seeds, "chunk": cfg.chunk}
     stream["environment"] = environment
-    step = f"{grid.name}-{kind}"
-    folder = partial(run.resume, step)
-
-    def learn():
-        setting = chosen(grid, task, on=validation, metric=ndcg, resume=folder("choice"), **stream)
-        online = jr.simulate(setting, task, part=~validation, resume=folder("online"), **stream)
-        return {
-            "online": online.accuracy.values,
-            "final": jr.evaluate(online, task, [ndcg], part=~validation)[ndcg].values,
-            "wrong": np.nanmean(np.abs(online.trace.reward - online.trace.success), axis=1),
-        }
-
-    return run.result(step, learn)
+    setting = chosen(grid, task, on=validation, metric=ndcg, resume=resume / "choice", **stream)
+    online = jr.simulate(setting, task, part=~validation, resume=resume / "online", **stream)
+    return {
+        "online": online.accuracy.values,
+        "final": jr.evaluate(online, task, [ndcg], part=~validation)[ndcg].values,
+        "wrong": np.nanmean(np.abs(online.trace.reward - online.trace.success), axis=1),
+    }
 
 
 def with_noise_rate(spec: dict[str, Any], rate: float) -> dict[str, Any]:

@@ -21,6 +21,7 @@ by 1: a constant r scales its steps, an r that varies between queries biases the
 Letters: N queries, I tools, k tools shown. 2 cores: 40 s; no server is needed.
 """
 
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -39,7 +40,6 @@ from experiments.real_judge.learn import measure
 from experiments.real_judge.table import TABLE, Pairs, joined, load
 from jaxret.environments.environment import Environment, SlateReranker
 from jaxret.rules.policies import Policy
-from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 from jaxret.types import PRNGKey
 
@@ -57,14 +57,13 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     seen = recognised(pairs, cfg.shown, cfg.draws, cfg.seed)
     results = {f"recognised/{name}": np.array([x]) for name, x in seen.items()}
     by_reranker = environments(pairs, seen["mean"], cfg.shown)
-    bar = Progress(total=len(cfg.rerankers) * len(cfg.learners), unit="learner")
+    steps = {}
     for name in cfg.rerankers:
         for grid in learner_grids(cfg):
-            bar.set_postfix_str(f"{grid.name}, {name}")
-            found = measure(cfg, run, pairs, grid, name, by_reranker[name])
-            results |= {f"{name}/{grid.name}/{key}": found[key] for key in COLUMNS}
-            bar.update()
-    bar.close()
+            step = f"{name}/{grid.name}"
+            steps[step] = partial(measure, cfg, run.resume(step), pairs, grid, by_reranker[name])
+    for step, found in run.results(steps, "learner"):
+        results |= {f"{step}/{key}": found[key] for key in COLUMNS}
     return results
 
 
