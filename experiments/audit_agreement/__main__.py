@@ -54,7 +54,8 @@ FIELDS = ("dataset", "id", "expanded", *CRITERIA)
 def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Ask the judges and compare their verdicts with the reader's."""
     chat = asking.chat(cfg)
-    rows = list(json_lines(path(cfg), holds="one verdict a line", fields=FIELDS))
+    path = BY_EYE if cfg.verdicts is None else Path(cfg.verdicts)
+    rows = list(json_lines(path, holds="one verdict a line", fields=FIELDS))
     documents = documents_of(Path(cfg.folder), rows)
     results: dict[str, np.ndarray] = {}
     for criterion in CRITERIA:
@@ -86,11 +87,6 @@ def show(cfg: DictConfig, results: Found) -> None:
     rows = [f"{judge}/{name}" for name in CRITERIA for judge in ("reader", *JUDGES)]
     columns = ("yes", "agreement", "kappa", "low", "high", "area_under_roc")
     results_table(results, rows, columns, "documents judged by eye, by rules, by a model")
-
-
-def path(cfg: DictConfig) -> Path:
-    """Return the file of the reader's verdicts."""
-    return BY_EYE if cfg.verdicts is None else Path(cfg.verdicts)
 
 
 def documents_of(folder: Path, rows: list[dict]) -> list[Document]:

@@ -72,7 +72,10 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     """Evaluate every judged policy on the logs of every logging policy."""
     task = task_of(cfg)
     world, apart = task.split((cfg.share, 1 - cfg.share), seed=cfg.seed)
-    policies = {name: judge(name, spec, world, apart, cfg.seed) for name, spec in judges(cfg)}
+    policies = {}
+    for name, spec in plain(cfg.judged).items():
+        exposures = spec.pop("exposures")
+        policies[name] = judged(learnt(policy(name, spec), apart, exposures, cfg.seed), world)
     results = {f"value/{name}": np.array([one.value]) for name, one in policies.items()}
     steps = {
         name: partial(measured, cfg, policy(name, spec), world, policies)
@@ -89,7 +92,7 @@ def check(cfg: DictConfig) -> None:
     """Refuse unknown policies, and numbers out of their range."""
     for name, spec in plain(cfg.logging).items():
         policy(name, spec)
-    for name, spec in judges(cfg):
+    for name, spec in plain(cfg.judged).items():
         policy(name, {key: value for key, value in spec.items() if key != "exposures"})
     require("logs", cfg.logs, ">= 2", lambda x: x >= 2)
     require("rounds", cfg.rounds, ">= 2", lambda x: x >= 2)
@@ -103,18 +106,6 @@ def show(cfg: DictConfig, results: Found) -> None:
     text = page(cfg.dataset.name, [*cfg.logging], [*cfg.judged], results)
     (Path(cfg.directory) / "coverage.md").write_text(text)
     print(text)
-
-
-def judges(cfg: DictConfig) -> list[tuple[str, dict]]:
-    """Return names and settings of the judged policies."""
-    return [*plain(cfg.judged).items()]
-
-
-def judge(name: str, spec: Mapping, world: jr.Task, apart: jr.Task, seed: int) -> Judged:
-    """Return a policy that has learnt from ``apart``, evaluated on the queries of ``world``."""
-    settings = dict(spec)
-    exposures = settings.pop("exposures")
-    return judged(learnt(policy(name, settings), apart, exposures, seed), world)
 
 
 def measured(
