@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from jaxret import data
 from jaxret.runtime.files import write_json_lines
 from jaxret.runtime.tracking import read_results
+from tests.experiments.toolret_copy import write_copy
 
 WIDTH, TOOLS = 16, 24
 
@@ -39,6 +40,14 @@ def world(tmp_path_factory):
     write_data(folder / "data", tools, queries)
     tiny_encoder(folder / "encoder", [bank.queries[row] for row in rows])
     return folder
+
+
+@pytest.fixture(scope="session")
+def copy(tmp_path_factory):
+    """Make a small copy of ToolRet."""
+    root = tmp_path_factory.mktemp("copy")
+    write_copy(root)
+    return root
 
 
 @pytest.fixture

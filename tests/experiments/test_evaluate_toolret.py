@@ -21,14 +21,7 @@ from jaxret.retrieval.runs import load_run
 from jaxret.runtime.checkpoint import Interrupted
 from tests.experiments.configs import config_of, refused
 from tests.experiments.conftest import rows_of
-from tests.experiments.toolret_copy import QUERIES, TASKS, TOOLS, configure, write_copy
-
-
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory):
-    root = tmp_path_factory.mktemp("copy")
-    write_copy(root)
-    return root
+from tests.experiments.toolret_copy import QUERIES, TASKS, TOOLS, configure
 
 
 @pytest.fixture(scope="module")

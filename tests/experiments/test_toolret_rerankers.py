@@ -17,14 +17,7 @@ from jaxret.retrieval.ranking import Ranking
 from jaxret.retrieval.retriever import Reranker, refine
 from jaxret.retrieval.runs import load_run
 from tests.experiments.conftest import WIDTH, step_of
-from tests.experiments.toolret_copy import QUERIES, TASKS, configure, write_copy
-
-
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory):
-    root = tmp_path_factory.mktemp("copy")
-    write_copy(root)
-    return root
+from tests.experiments.toolret_copy import QUERIES, TASKS, configure
 
 
 def first_list(directory, name):
