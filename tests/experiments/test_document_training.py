@@ -34,7 +34,7 @@ def finished(world, tmp_path_factory):
     lines = [{"id": t["id"], "documentation": t["documentation"]["terse"]} for t in tools]
     queries = [{"id": f"q{i}", "query": t["id"], "labels": [t["id"]]} for i, t in enumerate(tools)]
     write_data(other, lines, queries)
-    more = [f"+others.other={other}", "queries=5", f"models={world / 'models'}"]
+    more = [f"+others.other={other}", "queries=5", f"models={world / 'models_of_documents'}"]
     cfg = config_of("document_training", *SMALL, *more, *in_world(world, directory))
     document_training.main(cfg)
     return directory, read_results(directory)
