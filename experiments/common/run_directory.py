@@ -73,7 +73,7 @@ class RunDirectory:
 
         ``done``, the number of steps so far, is part of the message.
         """
-        if distributed.anyone(self.interrupted()):
+        if self.interrupted():
             raise Interrupted(self.directory, done)
 
     def results(
@@ -81,11 +81,12 @@ class RunDirectory:
     ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         """Yield the name and the `result` of each step, with a progress bar.
 
-        The run can be stopped between two steps.
+        The run can be stopped between two steps, by a signal to any of its processes.
         """
         for done, name in enumerate(bar := Progress(steps, unit=unit)):
             bar.set_postfix_str(name)
-            self.pause(done)
+            if distributed.anyone(self.interrupted()):
+                raise Interrupted(self.directory, done)
             yield name, self.result(name, steps[name])
 
     def result(self, name: str, compute: Compute) -> dict[str, np.ndarray]:

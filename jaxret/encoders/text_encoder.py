@@ -100,7 +100,7 @@ class TextEncoder:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Read the tokenizer, which cuts texts at ``max_tokens`` tokens and do not pad.
+        """Read the tokenizer, which cuts texts at ``max_tokens`` tokens and does not pad.
 
         Raises:
           ValueError: if the tokenizer has more tokens than the network, or does not append the
