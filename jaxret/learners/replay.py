@@ -34,16 +34,8 @@ from jaxret.types import Choice, Feedback, PRNGKey, State
 class ReplayBuffer(NamedTuple):
     """The last C observed rounds; the oldest is overwritten first."""
 
-    query: Any  # [C, d], with the prior [C, K] if the learner reads it
+    query: Any  # [C, d], with the prior [C, K] if the learner reads it; () within a block
     item: Int[Array, " C"]  # the item shown; of an oracle's round a right item
-    propensity: Float[Array, " C"]
-    reward: Float[Array, " C"]
-
-
-class Rewards(NamedTuple):
-    """A `ReplayBuffer` without its queries."""
-
-    item: Int[Array, " C"]
     propensity: Float[Array, " C"]
     reward: Float[Array, " C"]
 
@@ -270,28 +262,28 @@ def sample_block(
 
 
 def push_reward(
-    rewards: Rewards,
+    rewards: ReplayBuffer,
     slot: Int[Array, ""],
     real: Bool[Array, ""],
     choice: Choice,
     reward: Float[Array, ""],
-) -> Rewards:
+) -> ReplayBuffer:
     """Write the reward of one round of a block.
 
     Args:
-      rewards: rewards so far.
+      rewards: buffer so far, without its queries.
       slot: slot into which the round is written [].
       real: False for padding [].
       choice: choice of the round.
       reward: reward of the round [].
     """
-    new = Rewards(choice.item, choice.propensity, reward)
+    new = ReplayBuffer((), *choice, reward)
     return jax.tree.map(lambda x, y: x.at[slot].set(jnp.where(real, y, x[slot])), rewards, new)
 
 
 def push_block(
-    buffer: ReplayBuffer,
-    rewards: Rewards,
+    past: Any,
+    rewards: ReplayBuffer,
     count: Int[Array, ""],
     real: Bool[Array, " B"],
     queries: Any,
@@ -299,8 +291,8 @@ def push_block(
     """Write the queries of a block whose rewards have been written.
 
     Args:
-      buffer: buffer before the block.
-      rewards: rewards after the block.
+      past: queries in the buffer before the block, with leading axis C.
+      rewards: buffer after the block, without its queries.
       count: rounds observed before the block [].
       real: [B], False for padding.
       queries: queries of the rounds, with leading axis B.
@@ -308,11 +300,9 @@ def push_block(
     Returns:
       The buffer, and the new count [].
     """
-    capacity, new = len(buffer.item), real.sum(dtype=count.dtype)
+    capacity, new = len(rewards.item), real.sum(dtype=count.dtype)
     before = jnp.cumsum(real, dtype=count.dtype) - real
     kept = real & (before >= new - capacity)  # not overwritten by the same block
     slot = jnp.where(kept, (count + before) % capacity, capacity)
-    query = jax.tree.map(
-        lambda ring, new: ring.at[slot].set(new, mode="drop"), buffer.query, queries
-    )
-    return ReplayBuffer(query, *rewards), count + new
+    query = jax.tree.map(lambda ring, new: ring.at[slot].set(new, mode="drop"), past, queries)
+    return rewards._replace(query=query), count + new

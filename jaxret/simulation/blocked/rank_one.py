@@ -27,8 +27,7 @@ With experience replay a round ends by replaying n past rounds, which are sample
 begins (`jaxret.learners.replay`). A round then has m = 1 + n lines of u, its own first, and two
 phases: the replayed lines come after the round's own line, and all n at once.
 
-`jaxret.simulation.blocked.rounds` runs the rounds by the interface of
-`jaxret.simulation.blocked.rounds`.
+`jaxret.simulation.blocked.rounds` runs the rounds and defines the interface of kernels.
 
 Letters: I items, d width, B rounds per block, b rounds per tile, m lines per round, of which n are
 past rounds.
@@ -52,14 +51,7 @@ from jaxret.learners.rank_one import (
     conditioned,
     step_length,
 )
-from jaxret.learners.replay import (
-    Replay,
-    Rewards,
-    entry_of,
-    push_block,
-    push_reward,
-    sample_block,
-)
+from jaxret.learners.replay import Replay, entry_of, push_block, push_reward, sample_block
 from jaxret.rules.offsets import counted, dense, of_prior, of_usage, padded
 from jaxret.rules.policies import Policy
 from jaxret.rules.query_maps import add_change, params_at
@@ -111,7 +103,7 @@ class Carry(NamedTuple):
       norm2: squared norms of the projected rows [I].
       memory: memory of a preconditioner by row [I]; () without one.
       usage: `jaxret.rules.offsets.Usage`; () without a balance.
-      rewards: `replay.Rewards`; () without experience replay.
+      rewards: `replay.ReplayBuffer` without its queries; () without experience replay.
       map_steps: `MapSteps`; () without a query map.
     """
 
@@ -153,7 +145,7 @@ class RankOneKernel(Kernel):
         if self.replay:
             real, asked = rounds.real, self._asked(rounds)
             slots, old = sample_block(self.replay, past.query, count, rounds.t, real, asked)
-            rewards = Rewards(past.item, past.propensity, past.reward)
+            rewards = past._replace(query=())
             lines = _with_old(lines, vector_of(old))
             if prior is not None and rule.reads_prior:
                 prior = _with_old(prior, dense(old.prior, state.theta[:, 0], axis))
@@ -266,7 +258,7 @@ class RankOneKernel(Kernel):
         extra = rule.pack(maps, carry.memory, carry.usage)
         if self.replay:
             asked = self._asked(rounds)
-            extra = (extra, *push_block(past, carry.rewards, count, rounds.real, asked))
+            extra = (extra, *push_block(past.query, carry.rewards, count, rounds.real, asked))
         t = state.t + rounds.real.sum(dtype=state.t.dtype)
         return state._replace(theta=theta, t=t, extra=extra)
 
@@ -336,7 +328,7 @@ def _replay(
     z, gram, u = own.scores[1:], own.gram[1:], own.u[1:]
     available, factor = turn.available, carry.factor[None]
     plain = factor * (z - gram @ carry.pending)  # [n, I]
-    item, propensity, reward = (x[own.slots.sampled] for x in carry.rewards)
+    _, item, propensity, reward = jax.tree.map(itemgetter(own.slots.sampled), carry.rewards)
     counts = over_items.take(available.astype(reward.dtype), item, axis)  # 0 for absent items
 
     def one(plain, added, item, propensity, reward, count):

@@ -11,7 +11,7 @@ import jaxret as jr
 from jaxret.environments.environment import Environment, simulated_reranker
 from jaxret.environments.feedback import Censoring
 from jaxret.learners.minibatch import adamw
-from jaxret.learners.replay import Replay, ReplayBuffer, Rewards, push_block, sample_block
+from jaxret.learners.replay import Replay, ReplayBuffer, push_block, sample_block
 from jaxret.rules import estimators, policies, preconditioners, projections, query_maps, schedules
 from jaxret.runtime import sharding
 from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked, simulate_on_mesh
@@ -186,8 +186,8 @@ def test_a_ring_by_hand():
     for place, ring in rings.items():
         assert set(slots.sampled[place].tolist()) == {0, 1, 2}
         np.testing.assert_array_equal(old[place, :, 0], np.array(ring)[slots.sampled[place]])
-    bits = Rewards(*np.zeros((3, 3), np.float32))
-    after, count = push(ReplayBuffer(past, *bits), bits, np.int32(2), real, queries)
+    bits = ReplayBuffer((), *np.zeros((3, 3), np.float32))
+    after, count = push(past, bits, np.int32(2), real, queries)
     assert (after.query[:, 0].tolist(), int(count)) == (rings[3], 5)
 
 
