@@ -20,8 +20,8 @@ from jaxtyping import Float
 
 from jaxret.learners import registry
 from jaxret.learners.learner import Learner
-from jaxret.learners.rank_one import Rule, from_rule
-from jaxret.learners.replay import Replay, with_experience_replay
+from jaxret.learners.rank_one import Rule
+from jaxret.learners.replay import Replay, with_rule
 
 
 class Family:
@@ -138,17 +138,12 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     structure = learner.structure
     rule = structure.rule if isinstance(structure, Replay) else structure
     if isinstance(rule, Rule) and all(isinstance(x, float | int) for x in (rule.tau, rule.eta)):
-        parts, name = rule._replace(tau=0.0, eta=0.0), learner.name
 
         def make(tau: Any, eta: Any) -> Learner:
-            inner = from_rule(name, parts._replace(tau=tau, eta=eta))
-            if isinstance(structure, Replay):
-                settings: dict[str, Any] = structure._asdict()
-                del settings["rule"]
-                inner = with_experience_replay(inner, **settings)
-            return inner._replace(name=name)
+            return with_rule(learner, learner.name, lambda own: own._replace(tau=tau, eta=eta))
 
-        key = (parts, structure[1:] if isinstance(structure, Replay) else None)
+        replay = structure[1:] if isinstance(structure, Replay) else None
+        key = (rule._replace(tau=0.0, eta=0.0), replay)
         return Family(key, make), (float(rule.tau), float(rule.eta))
     return Family(learner, lambda: learner), ()
 
