@@ -57,6 +57,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.learners import presets
 from jaxret.learners.learner import Learner, vector_of, where_observed
+from jaxret.learners.rank_one import scores_by_rows
 from jaxret.learners.wrappers import Wrapped, wrap
 from jaxret.runtime import over_items
 from jaxret.runtime.validate import require
@@ -141,9 +142,8 @@ def guarded(
         return where_observed(feedback, state, new)
 
     def scores(state, queries):
-        vectors = vector_of(queries)
-        static = jnp.matmul(vectors, state.extra.static.T, precision=jax.lax.Precision.HIGHEST)
-        static = jnp.where(state.available, static, -jnp.inf)
+        documents = state._replace(theta=state.extra.static)
+        static = scores_by_rows(documents, vector_of(queries))
         return jnp.where(state.extra.stopped, static, learner.scores(bare(state), queries))
 
     def own_rows(state, change):

@@ -65,7 +65,7 @@ from jaxret.learners.recalibration import (
     recalibrate,
 )
 from jaxret.learners.registry import preset
-from jaxret.learners.wrappers import innermost
+from jaxret.learners.wrappers import Wrapped, innermost
 from jaxret.rules import policies
 from jaxret.rules.policies import Policy
 from jaxret.runtime import over_items
@@ -348,11 +348,9 @@ def default_experts(*, map_every: int = 16, offsets: bool = True) -> list[Learne
 
 def blend_of(learner: Learner) -> Blend | None:
     """Return the structure of a mixture, also inside wrappers; None for any other learner."""
-    structure = learner.structure
-    while structure is not None and not isinstance(structure, Blend):
-        inner = getattr(structure, "inner", None)
-        structure = None if inner is None else inner.structure
-    return structure
+    while isinstance(structure := learner.structure, Wrapped):
+        learner = structure.inner
+    return structure if isinstance(structure, Blend) else None
 
 
 def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
