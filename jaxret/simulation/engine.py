@@ -30,7 +30,7 @@ from jaxret.environments.environment import (
 )
 from jaxret.environments.interventions import learner_state
 from jaxret.learners.grid import Family
-from jaxret.learners.learner import Learner, prior_for
+from jaxret.learners.learner import prior_for
 from jaxret.runtime import distributed, sharding
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require, require_task
@@ -42,7 +42,7 @@ from jaxret.simulation.blocked.simulate import (
 )
 from jaxret.simulation.scan import scan_rounds
 from jaxret.task import Task
-from jaxret.types import Catalogue, Prior, PRNGKey, State, Stream, Trace
+from jaxret.types import Catalogue, Prior, State, Stream, Trace
 
 CHUNK = 2048  # rounds between two points where a run can stop
 SHORTEST = 128  # rounds of the shortest chunk
@@ -58,28 +58,13 @@ class Program(NamedTuple):
       family: function from numbers to a learner.
       environment: environment without its arrays, from `split_environment`.
       rounds: function that simulates a chunk of one run, with the signature of `scan_rounds`.
-      labels: L.
       devices: devices over which the catalogue is split; None: runs go side by side on one device.
     """
 
     family: Family
     environment: Hashable
     rounds: SimulateRounds
-    labels: int
     devices: int | None = None
-
-    def learner(self, numbers: Any, environment: Environment, key: PRNGKey) -> Learner:
-        """Return the learner with the interventions of an environment.
-
-        Args:
-          numbers: numbers of one setting [n].
-          environment: environment, with its arrays.
-          key: random key of the whole run, from which interventions draw.
-
-        Returns:
-          The learner of the setting, wrapped in the interventions if there are any.
-        """
-        return with_interventions(self.family(*numbers), environment, key, labels=self.labels)
 
 
 class Data(NamedTuple):
@@ -148,12 +133,11 @@ class Simulation:
         require("devices", devices, "None or >= 1", lambda n: n is None or n >= 1)
         require("form", form, "auto, scan or blocked", {"auto", "scan", "blocked"}.__contains__)
         self.task, self.chunk, self.environment = task, chunk, environment or Environment()
-        self.seeds, self._seeds, self._example = tuple(seeds), jnp.asarray(seeds), tuple(example)
-        self._family = family
+        self.seeds, self._seeds = tuple(seeds), jnp.asarray(seeds)
         (items, width), labels = task.theta.shape, task.labels.shape[1]
         sizes = {"items": items, "queries": len(task), "width": width, "labels": labels}
         require_environment(self.environment, **sizes)
-        learner = family(*example)
+        self._learner = learner = family(*example)
         prior = prior_for(learner, task)
         blocks = has_blocked_form(learner, self.environment)
         if not blocks and (devices is not None or form == "blocked"):
@@ -169,9 +153,9 @@ class Simulation:
         else:
             catalogue = sharding.split_rows(task.theta, available, sharding.make_mesh(item=devices))
         arrays, rest = split_environment(padded(self.environment, len(catalogue.theta)))
-        queries, labels_of = jnp.asarray(task.queries), jnp.asarray(task.labels)
-        self._data = Data(catalogue, queries, labels_of, arrays, prior)
-        self._program = Program(family, rest, self._rounds(), labels, devices)
+        queries, right = jnp.asarray(task.queries), jnp.asarray(task.labels)
+        self._data = Data(catalogue, queries, right, arrays, prior)
+        self._program = Program(family, rest, self._rounds(), devices)
 
     def _rounds(self) -> SimulateRounds:
         """Return the function that simulates a chunk of one run."""
@@ -315,7 +299,7 @@ class Simulation:
             axis = tuple(spec).index("item")
             return jax.tree.map(lambda x: lax.slice_in_dim(x, 0, items, axis=axis), part)
 
-        specs = state_specs(self._family(*self._example))
+        specs = state_specs(self._learner)
         return jax.vmap(partial(jax.tree.map, cut, specs))(states)
 
 
@@ -323,7 +307,8 @@ class Simulation:
 def _start(program: Program, data: Data, numbers, seeds) -> State:
     def one(numbers, seed):
         environment = join_environment(data.environment, program.environment)
-        learner = program.learner(numbers, environment, jax.random.key(seed))
+        own, key = program.family(*numbers), jax.random.key(seed)
+        learner = with_interventions(own, environment, key, labels=data.labels.shape[1])
         return learner.init(*data.catalogue)
 
     return over_runs(program, one, numbers, seeds)

@@ -69,8 +69,7 @@ class LoggedSimulation(Simulation):
 
     def __init__(self, family: Family, task: Task, *args: Any, folder: Path, **settings: Any):
         self._paths = [folder / f"seed_{seed}.jsonl" for seed in settings["seeds"]]
-        self._learner = family(*settings.get("example", ()))
-        self._slates = _shows_several(self._learner, task)
+        self._slates = _shows_several(family(*settings.get("example", ())), task)
         if self._slates:
             devices, settings["form"] = settings.get("devices"), "scan"
             if devices is not None:
