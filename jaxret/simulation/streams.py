@@ -73,7 +73,7 @@ def stream_orders(
     require("the shape of part", mask.shape, f"{shapes[0]} or {shapes[1]}", shapes.__contains__)
     require("part", part, "True for a query or more of each seed", lambda _: mask.any(-1).all())
     groups = task.groups if hops else None
-    return orders(mask, int(exposures), seeds, groups)
+    return _orders(mask, int(exposures), seeds, groups)
 
 
 def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
@@ -123,47 +123,24 @@ def hops(question: Int[np.ndarray, " N"], times: int, seed: int) -> Int[np.ndarr
     return np.concatenate([runs[i] for _ in range(times) for i in rng.permutation(len(runs))])
 
 
-def orders(
+def _orders(
     streamed: Bool[np.ndarray, "*S N"],
     times: int,
     seeds: Sequence[int],
-    question: Int[np.ndarray, " N"] | None = None,
+    question: Int[np.ndarray, " N"] | None,
 ) -> Int[np.ndarray, "S T"]:
-    """Order the streamed queries for each seed, with the hops of a question consecutive.
+    """Order the streamed queries for each seed; with questions, their hops stay together."""
 
-    Args:
-      streamed: mask of the queries to stream, [N], or one row per seed [S, N].
-      times: E, number of times that each query is streamed.
-      seeds: S seeds.
-      question: question of each query, if the queries are hops; None: they are not.
-
-    Returns:
-      Positions [S, T], padded with -1.
-    """
-
-    def order(rows, seed):
-        rows = rows[rows >= 0]
+    def order(mask, seed):
+        rows = np.flatnonzero(mask)
         if question is None:
             return rows[exposures(len(rows), times, seed)]
         return rows[hops(question[rows], times, seed)]
 
-    rows = rows_of(np.broadcast_to(streamed, (len(seeds), streamed.shape[-1])))
-    return _stacked([order(some, seed) for some, seed in zip(rows, seeds, strict=True)])
-
-
-def rows_of(masks: Bool[np.ndarray, "S N"]) -> Int[np.ndarray, "S n"]:
-    """Return the positions marked in each row of masks, padded with -1.
-
-    Returns:
-      [S, n].
-    """
-    return _stacked([np.flatnonzero(mask) for mask in masks])
-
-
-def _stacked(rows: Sequence[Int[np.ndarray, " n"]]) -> Int[np.ndarray, "S n"]:
-    longest = max(map(len, rows))
-    fill = [(0, longest - len(some)) for some in rows]
-    return np.stack([np.pad(x, by, constant_values=-1) for x, by in zip(rows, fill, strict=True)])
+    masks = np.broadcast_to(streamed, (len(seeds), streamed.shape[-1]))
+    found = [order(*one) for one in zip(masks, seeds, strict=True)]
+    longest = max(map(len, found))
+    return np.stack([np.pad(x, (0, longest - len(x)), constant_values=-1) for x in found])
 
 
 def by_question(
