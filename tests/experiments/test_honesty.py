@@ -63,7 +63,7 @@ class Streams:
             else:
                 self._nameless += after is None
                 name = f"{name}/{self._nameless}"
-            learner = simulation._family(*settings[0]).name
+            learner = simulation._program.family(*settings[0]).name
             for seed, numbers, queries in zip(simulation.seeds, settings, orders, strict=True):
                 self.streamed[name, seed] |= set(queries[queries >= 0].tolist())
                 for kept in (self.settings[name, seed], self.tried[learner, seed]):
