@@ -94,8 +94,9 @@ def names_of(path: str | Path) -> dict[str, Any]:
 def first_line(error: Exception) -> str:
     """Format an error as one line; of a failed assertion the message alone."""
     words = (str(error) or "no reason given").splitlines()[0]
-    said = isinstance(error, AssertionError) and str(error)
-    return words if said else f"{type(error).__name__}: {words}"
+    if isinstance(error, AssertionError) and str(error):
+        return words
+    return f"{type(error).__name__}: {words}"
 
 
 def _is_learner(value: Any) -> bool:

@@ -10,6 +10,7 @@ from experiments.common.run_directory import open_run
 from experiments.retrieval.bench import Bench
 from tests.experiments.configs import SMALL_CROSS_ENCODER, config_of, in_world, refused
 from tests.experiments.conftest import step_of
+from tests.experiments.processes import stopped_at
 
 METHODS = ("bm25", "documents", "cross_encoder", "refit", "greedy", "mapped")
 SMALL = [
@@ -62,6 +63,20 @@ def test_timed_methods_rank_as_tested_ones_and_load_the_trained_models(world, fi
             tested = step_of(directory, f"{name}-0-test")["scores"][:5, :10]
             np.testing.assert_allclose(found, tested, atol=1e-5)
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("_CHECKPOINT*")}
+
+
+def test_a_run_that_is_stopped_resumes_and_ranks_the_same(world, finished, tmp_path):
+    """SIGTERM arrives while the learner streams, before anything is timed."""
+    cfg = configure(world, tmp_path, "methods=[documents,greedy]")
+    with stopped_at(2):
+        latency.main(cfg)
+    steps = tmp_path / "steps"
+    assert not (steps / "greedy-0-test.npz").exists()
+    assert not (steps / "latency.npz").exists()
+    results = latency.main(cfg)
+    for metric in ("recall@10", "ndcg@10"):
+        assert results[f"greedy/{metric}"] == finished[1][f"greedy/{metric}"]
+    assert results["greedy/milliseconds/median"] > 0
 
 
 def test_times_are_kept_when_a_run_is_resumed(world, finished):
