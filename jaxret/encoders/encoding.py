@@ -23,7 +23,7 @@ from jaxret.runtime import distributed
 from jaxret.runtime.progress import Progress
 
 SHARD = 512  # texts between two writes to the cache
-TOKENS = 512  # padded tokens per batch; best on 2 CPU cores
+TOKENS = 512  # padded tokens per batch; best on 2 CPU cores, accelerators need more
 MANY = 16_384  # number of texts from which finer lengths are worth their compilation
 
 
