@@ -430,7 +430,11 @@ def matching(
       drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
       size: pairs a batch; a batch has 2 + m times as many texts.
       seed: seed of the order.
+
+    Raises:
+      ValueError: for a share of words outside 0 .. 1.
     """
+    word_dropout.check(drop_words)
     width, kept = pairs.shape[1], word_dropout.frame(queries)
 
     def collate(rows):

@@ -149,7 +149,14 @@ def refit(
 
     Returns:
       the moved queries [N, d], not scaled to any length.
+
+    Raises:
+      ValueError: for a negative number of steps, or another setting that is not above 0.
     """
+    require("steps", steps, ">= 0", lambda x: x >= 0)
+    positive = {"learning_rate": learning_rate, "tau": tau, "reranker_tau": reranker_tau}
+    for name, value in positive.items():
+        require(name, value, "> 0", lambda x: x > 0)
     theta = jnp.asarray(theta)
 
     def one(query, candidates, scores):

@@ -116,7 +116,11 @@ def tool2vec(
 
     Returns:
       rows [I, d]: ``mix v_i + (1 - mix) document_i``, or ``document_i`` where no query used tool i.
+
+    Raises:
+      ValueError: for a weight outside [0, 1].
     """
+    require("mix", mix, "in [0, 1]", lambda weight: 0 <= weight <= 1)
     uses, sums = usage(queries, labels, len(documents))
     means = sums / jnp.maximum(uses, 1)[:, None]
     if normalise:

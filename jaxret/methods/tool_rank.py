@@ -42,6 +42,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 from tokenizers import Tokenizer
 
@@ -122,7 +123,7 @@ class Config(TrainingConfig):
         super().__post_init__()
         require_one_of("weights", self.weights, RERANKERS)
         read_prompt(self.prompt, self.place)
-        require("drop_words", self.drop_words, "in 0 .. 1", lambda share: 0 <= share <= 1)
+        word_dropout.check(self.drop_words)
         counts = ("candidates", "negatives", "redraws", "document_limit", "pairs", "validated")
         for field in counts:
             require(field, getattr(self, field), ">= 1", lambda n: n >= 1)
@@ -267,7 +268,11 @@ def verdicts(
       drop_words: largest share of a query's words that is dropped, anew in each batch; ours.
       size: examples per batch.
       seed: seed of the order.
+
+    Raises:
+      ValueError: for a share of words outside 0 .. 1.
     """
+    word_dropout.check(drop_words)
     kept = word_dropout.frame(heads)
     rows, columns = np.nonzero(pairs[:, 1:] >= 0)
     query, tool = pairs[rows, 0], pairs[rows, 1 + columns]
@@ -423,6 +428,7 @@ class LanguageModel(NamedTuple):
     directory: Path
     tokenizer: Tokenizer
     dtype: DType
+    mesh: Mesh | None
 
     def network(self, question: Verdict, compute: Compute | None = None) -> Module:
         """Make the network whose outputs are the logits of the two answers.
@@ -439,16 +445,17 @@ class LanguageModel(NamedTuple):
 
     def params(self, question: Verdict) -> Params:
         """Read the parameters of the network for a question from the checkpoint."""
-        where, words = self.directory, question.words
-        return load_token_classifier(self.backbone, where, words, dtype=self.dtype)
+        return load_token_classifier(
+            self.backbone, self.directory, question.words, dtype=self.dtype, mesh=self.mesh
+        )
 
     def memory(self) -> str:
         """Describe the memory of the parameters without the two answers' rows; read none."""
-        return memory_report(self.backbone.shapes(dtype=self.dtype))
+        return memory_report(self.backbone.shapes(dtype=self.dtype, mesh=self.mesh))
 
 
 def load_language_model(
-    name: str, path: Path | None = None, *, dtype: DType = "float32"
+    name: str, path: Path | None = None, *, dtype: DType = "float32", mesh: Mesh | None = None
 ) -> LanguageModel:
     """Find the checkpoint of one of `RERANKERS`.
 
@@ -456,6 +463,7 @@ def load_language_model(
       name: a key of `RERANKERS`.
       path: a local checkpoint to use instead of the published weights.
       dtype: type of the parameters and the matrix products.
+      mesh: devices with an axis ``model``, over which the parameters are split; None: one device.
 
     Raises:
       ValueError: for an unknown name, or a checkpoint of another kind.
@@ -468,7 +476,9 @@ def load_language_model(
     tokenizer.no_padding()
     tokenizer.no_truncation()
     backbone = read_backbone(directory / "config.json")
-    return LanguageModel(backbone, directory, tokenizer, dtype)
+    return LanguageModel(
+        backbone=backbone, directory=directory, tokenizer=tokenizer, dtype=dtype, mesh=mesh
+    )
 
 
 def reranker(

@@ -15,6 +15,7 @@ from jaxret.nn import bert, checkpoints, deberta, mpnet, placement, qwen3, tenso
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute
 from jaxret.nn.network import Network
+from jaxret.runtime.sharding import Rules
 from jaxret.types import Params
 
 Config = bert.BertConfig | mpnet.MPNetConfig | deberta.DebertaConfig | qwen3.Qwen3Config
@@ -51,10 +52,14 @@ class Backbone(NamedTuple):
         Returns:
           A tree of ``jax.ShapeDtypeStruct``, for `jaxret.nn.placement.memory_report`.
         """
-        rules = ()
-        if mesh is not None and isinstance(self.config, qwen3.Qwen3Config):
-            rules = qwen3.tensor_parallel(self.config, mesh)
+        rules = self.rules(mesh)
         return placement.placed(self.network().shapes(), dtype=dtype, mesh=mesh, rules=rules)
+
+    def rules(self, mesh: Mesh | AbstractMesh | None) -> Rules:
+        """Return the sharding rules of the parameters: those of a Qwen3 on a mesh, else none."""
+        if mesh is None or not isinstance(self.config, qwen3.Qwen3Config):
+            return ()
+        return qwen3.tensor_parallel(self.config, mesh)
 
     def load(
         self,

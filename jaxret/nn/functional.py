@@ -24,7 +24,7 @@ class Module(NamedTuple):
 
     init: Callable[[PRNGKey], Params]
     apply: Callable[..., Any]
-    bind: Callable[[Params], nnx.Module]
+    bind: Callable[[Params], nnx.Module] | None = None
 
     def shapes(self) -> Params:
         """Return the parameters as ``jax.ShapeDtypeStruct`` leaves, without allocating them."""

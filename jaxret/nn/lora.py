@@ -24,6 +24,7 @@ from flax import nnx
 
 from jaxret.nn.functional import Module
 from jaxret.nn.layers import dropout, fold
+from jaxret.runtime.validate import require
 from jaxret.types import Params, PRNGKey
 
 
@@ -42,6 +43,7 @@ def init(key: PRNGKey, params: Params, pattern: str, *, rank: int) -> Params:
     Raises:
       ValueError: if the pattern matches nothing, or a leaf that is not a matrix.
     """
+    require("rank", rank, ">= 1", lambda r: r >= 1)
     leaves = _by_path(params)
     chosen = {path: leaf for path, leaf in leaves.items() if re.fullmatch(pattern, path)}
     if not chosen:
@@ -97,10 +99,14 @@ def branched(network: Module, *, alpha: float, rate: float = 0.0) -> Callable[..
     Raises:
       ValueError: when called, if a path of the adapter is not the matrix of a linear layer.
     """
+    require("rate", rate, "in [0, 1)", lambda r: 0 <= r < 1)
+    bind = network.bind
+    if bind is None:
+        raise ValueError("the network must come from `jaxret.nn.functional.functionalize`")
 
     def apply(pair, *args, key=None, **kwargs):
         adapter, params = pair
-        module = network.bind(params)
+        module = bind(params)
         layers = {
             "/".join(map(str, path)) + "/kernel": node
             for path, node in nnx.iter_graph(module)

@@ -32,8 +32,13 @@ def placed(
       dtype: dtype of all parameters.
       mesh: devices of the parameters; None: the default device.
       rules: sharding rules by path (`jaxret.runtime.sharding.by_path`); the rest is replicated.
+
+    Raises:
+      ValueError: if rules are given without a mesh.
     """
     if mesh is None:
+        if rules:
+            raise ValueError("rules say where on a mesh parameters go: give the mesh too")
         return jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, jnp.dtype(dtype)), shapes)
     return jax.tree.map(
         lambda s, spec: jax.ShapeDtypeStruct(

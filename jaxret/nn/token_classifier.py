@@ -15,6 +15,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 from flax import nnx
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxret.nn import checkpoints, placement
@@ -61,6 +62,7 @@ def load_token_classifier(
     words: Sequence[int],
     *,
     dtype: Literal["float32", "bfloat16"] = "float32",
+    mesh: Mesh | None = None,
 ) -> Params:
     """Read the parameters of `token_classifier` from a HuggingFace ``Qwen3ForCausalLM``.
 
@@ -69,6 +71,7 @@ def load_token_classifier(
       path: directory or file of the checkpoint.
       words: n distinct token numbers; only their rows are read from an untied head.
       dtype: dtype of the parameters, for any dtype of the file.
+      mesh: devices of the parameters, as for `Backbone.shapes`.
 
     Raises:
       ValueError: if tensors do not fit; a checkpoint for embeddings lacks an untied head.
@@ -82,7 +85,7 @@ def load_token_classifier(
     if "head" in shapes and _HEAD in tensors:
         tensors[_HEAD] = tensors[_HEAD][list(words)]
         keys[r"lm_head\.weight"] = ("head/kernel", True)
-    shapes = placement.placed(shapes, dtype=dtype)
+    shapes = placement.placed(shapes, dtype=dtype, mesh=mesh, rules=backbone.rules(mesh))
     return checkpoints.convert(tensors, keys, shapes, prefix=backbone.prefix)
 
 

@@ -137,7 +137,7 @@ def rank(
     Args:
       chat: the language model.
       queries: the texts of Q queries.
-      lists: N documents of each of the Q queries, in the order of the first stage.
+      lists: N documents of each query, in the order of the first stage.
       words: that each document is cut to.
       size: documents in a window.
       step: documents by which the window moves up.
@@ -146,8 +146,13 @@ def rank(
 
     Returns:
       the orders, and the answers of each window.
+
+    Raises:
+      ValueError: if the lists differ in length, or there is not one per query.
     """
     n = len(lists[0]) if lists else 0
+    require("lists", len(lists), f"{len(queries)}, one per query", lambda x: x == len(queries))
+    require("their lengths", {len(x) for x in lists}, "all the same", lambda x: len(x) <= 1)
     orders, all_answers = np.tile(np.arange(n, dtype=np.int32), (len(queries), 1)), []
     for start, end in windows(n, size=size, step=step) if n else []:
         messages = [

@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Int
 from jaxret.runtime import distributed, sharding
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.tracking import NoopTracker, Tracker
+from jaxret.runtime.validate import require
 from jaxret.training.batches import Batches
 from jaxret.types import Params, PRNGKey
 
@@ -88,8 +89,9 @@ def train_step(
       compiled program.
 
     Raises:
-      ValueError: by the update, if ``accumulate`` does not divide the batch.
+      ValueError: if ``accumulate`` is below 1, and, by the update, if it does not divide the batch.
     """
+    require("accumulate", accumulate, "at least 1", lambda parts: parts >= 1)
 
     def joint(params, frozen, batch, key):
         return loss(params if frozen is None else (params, frozen), batch, key)
@@ -151,6 +153,7 @@ def fit(
     resumable: Callable[..., Any] | None = None,
     tracker: Tracker | None = None,
     mesh: Mesh | None = None,
+    rules: sharding.Rules = (),
     title: str = "training",
     progress: bool = True,
 ) -> Fit:
@@ -160,16 +163,18 @@ def fit(
       state: from `start`; its arrays are donated.
       step: from `train_step`; it is compiled here.
       batches: from `jaxret.training.batches.shuffled`.
-      steps: the number of updates, at least 1.
+      steps: the number of updates.
       validate: maps parameters to metrics; the first metric is the score, higher is better.
-      every: updates between two validations, at least 1. A run can be interrupted after each.
+      every: updates between two validations. A run can be interrupted after each validation.
       frozen: parameters that the loss needs and that are not trained, such as those under an
         adapter. Checkpoints leave them out.
       resumable: runs and saves the chunks: `jaxret.runtime.checkpoint.run_chunks` with its first
         two arguments bound. None saves nothing.
       tracker: receives losses and validation metrics.
       mesh: devices with an axis ``data``, over which each batch is split; the axis must divide the
-        size of the batch. Parameters are replicated. None uses one device.
+        size of the batch. None uses one device.
+      rules: PartitionSpecs by path of a parameter (`jaxret.runtime.sharding.by_path`); parameters
+        without a rule are replicated.
       title: title of the progress bar and of errors.
       progress: whether to show the bar.
 
@@ -177,10 +182,13 @@ def fit(
       the last state and the best parameters; of equal scores the earliest wins.
 
     Raises:
+      ValueError: if ``steps`` or ``every`` is below 1.
       FloatingPointError: after the first chunk whose loss is not finite, naming its steps.
     """
+    require("steps", steps, "at least 1", lambda n: n >= 1)
+    require("every", every, "at least 1", lambda n: n >= 1)
     tracker = NoopTracker() if tracker is None else tracker
-    placed, frozen = _place(state, mesh), _place(frozen, mesh)
+    placed, frozen = _place(state, mesh, rules), _place(frozen, mesh, rules)
     # Without the shardings of the outputs XLA chooses its own, and compiles again for them.
     where = None if mesh is None else jax.tree.map(lambda x: x.sharding, placed)
     compiled = jax.jit(step, donate_argnums=0, out_shardings=(where, None))
@@ -244,7 +252,7 @@ def _split(batch: Any, mesh: Mesh | None) -> Any:
     return jax.tree.map(lambda x: distributed.put(x, whole), batch)
 
 
-def _place(tree: T, mesh: Mesh | None) -> T:
+def _place(tree: T, mesh: Mesh | None, rules: sharding.Rules) -> T:
     if mesh is None or tree is None:
         return tree
-    return sharding.place(tree, mesh, sharding.by_path(tree, ()))
+    return sharding.place(tree, mesh, sharding.by_path(tree, rules))

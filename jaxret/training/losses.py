@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxret.runtime.validate import require
+
 _EPS = 1e-6  # PyTorch's, in every coordinate of a difference
 
 
@@ -96,12 +98,16 @@ def triplet_margin(
       anchor: vectors a [B, d].
       positive: vectors p [B, d].
       negative: vectors n [B, d].
-      margin: the distance, >= 0, by which a negative should be farther than the positive.
+      margin: the distance by which a negative should be farther than the positive.
       unit: scales all vectors to length 1 first.
 
     Returns:
       the mean over rows [], a distance.
+
+    Raises:
+      ValueError: for a negative margin.
     """
+    require("margin", margin, ">= 0", lambda x: x >= 0)
     a, p, n = (_float32(x) for x in (anchor, positive, negative))
     if unit:
         a, p, n = (x / _length(x)[:, None] for x in (a, p, n))
@@ -133,14 +139,20 @@ def info_nce(
       documents: d+ [B, d], the document of one of the query's tools.
       labels: all tools of the query [B, L], padded with -1.
       document_labels: the tool of each document [B].
-      negatives: further documents of each row [B, m, d], m >= 1 without ``in_batch``.
+      negatives: further documents of each row [B, m, d].
       negative_labels: the tools of the negatives [B, m], -1 for none.
       temperature: tau, above 0.
       in_batch: whether rows serve each other as negatives.
 
     Returns:
       the mean over rows [], in nats.
+
+    Raises:
+      ValueError: for a temperature that is not above 0, or if no row has a negative.
     """
+    if not in_batch:
+        require("negatives", negatives.shape[1], ">= 1 per row without in_batch", lambda m: m >= 1)
+    require("temperature", temperature, "> 0", lambda x: x > 0)
     queries, documents, negatives = (_float32(x) for x in (queries, documents, negatives))
 
     right = (queries * documents).sum(axis=1, keepdims=True) / temperature

@@ -20,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from jaxret.runtime.validate import require, require_labels
+
 _CHUNK = 512  # anchors whose similarities to all queries are in memory at once
 
 
@@ -36,7 +38,11 @@ def random_negatives(
 
     Returns:
       the pairs [M, 2 + m].
+
+    Raises:
+      ValueError: naming the first query with a label outside the catalogue.
     """
+    require_labels(labels, items)
     rng = np.random.default_rng(seed)
 
     def draw(query):
@@ -68,6 +74,7 @@ def hard_negatives(
 
 
 def _pairs(labels, count, wrong: Callable[[int], np.ndarray]):
+    require("count", count, ">= 0", lambda m: m >= 0)
     queries, columns = np.nonzero(labels >= 0)
     pairs = np.full((len(queries), 2 + count), -1, np.int64)
     pairs[:, 0], pairs[:, 1] = queries, labels[queries, columns]
@@ -119,7 +126,15 @@ def query2query(
 
     Returns:
       the triplets [M, 3] as positions of queries, and two counts.
+
+    Raises:
+      ValueError: for a number below 1, or arguments of different lengths.
     """
+    for name, value in {"window": window, "per_side": per_side, "limit": limit}.items():
+        require(name, value, ">= 1", lambda x: x is None or x >= 1)
+    if not len(queries) == len(labels) == len(texts):
+        sizes = len(queries), len(labels), len(texts)
+        raise ValueError(f"queries, labels and texts must be of one length, got {sizes}")
     rng = np.random.default_rng(seed)
     first_seen: dict[str, int] = {}
     same_text = np.array([first_seen.setdefault(text, i) for i, text in enumerate(texts)])
@@ -153,7 +168,12 @@ def query2desc(
 
     Returns:
       the triplets [M, 3]: query, right tool, wrong tool.
+
+    Raises:
+      ValueError: naming the first query with a label outside the catalogue.
     """
+    require("negatives", negatives, ">= 1", lambda x: x >= 1)
+    require_labels(labels, items)
     rng = np.random.default_rng(seed)
     triplets = [np.empty((0, 3), np.int64)]
     for query, row in enumerate(labels):

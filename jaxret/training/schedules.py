@@ -19,9 +19,14 @@ def warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Schedule:
 
     Args:
       peak: the largest learning rate.
-      warmup: warm-up steps, W, in 1 .. T; 1 starts at the peak.
+      warmup: warm-up steps, W; 1 starts at the peak.
       total: steps in all, T.
+
+    Raises:
+      ValueError: if W is below 1 or above T.
     """
+    require("warmup", warmup, ">= 1 (1 starts at the peak)", lambda x: x >= 1)
+    require("total", total, f">= warmup = {warmup}", lambda x: x >= warmup)
 
     def rate(t):
         since_peak = jnp.minimum(t, total) - (warmup - 1)
@@ -42,13 +47,14 @@ def reference_warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Sc
 
     Args:
       peak: the nominal learning rate.
-      warmup: warm-up steps, W, in 2 .. T: with 1 the rate is 0 at every step.
+      warmup: warm-up steps, W, at least 2: with 1 the rate is 0 at every step.
       total: steps in all, T.
 
     Raises:
-      ValueError: if W is below 2.
+      ValueError: if W is below 2 or above T.
     """
     require("warmup", warmup, ">= 2 (with 1 this rule never moves)", lambda x: x >= 2)
+    require("total", total, f">= warmup = {warmup}", lambda x: x >= warmup)
 
     def rate(t):
         falling = (warmup - 1) / warmup * (1 + jnp.cos(jnp.pi * (t - warmup + 1) / total)) / 2

@@ -13,6 +13,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
+from jaxret.runtime.validate import require
+
+
+def check(most: float) -> None:
+    """Raise ValueError unless ``most``, the largest share that is dropped, is in 0 .. 1."""
+    require("drop_words", most, "in 0 .. 1", lambda share: 0 <= share <= 1)
+
 
 def frame(texts: Sequence[Sequence[int]]) -> tuple[int, int]:
     """Count the tokens that all texts begin with and end with.

@@ -341,7 +341,6 @@ def test_settings_of_another_objective_are_refused(parts, objective, given, mess
         (lambda: tool_rank.Config(hard="worst"), "hard must be one of candidates, random"),
         (lambda: tool_rank.Config(place="end"), "place must be one of query, line"),
         (lambda: tool_rank.Config(redraws=0), "redraws must be >= 1, got 0"),
-        (lambda: tool_rank.Config(drop_words=-0.1), r"drop_words must be in 0 \.\. 1, got -0.1"),
         (lambda: Lora(rank=0), "lora.rank must be >= 1, got 0"),
         (lambda: refit.Config(steps=()), "steps must be one or more numbers >= 0"),
         (lambda: refit.Config(tau=0), "tau must be > 0, got 0"),

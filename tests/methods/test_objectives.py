@@ -60,7 +60,7 @@ def test_a_classifier_learns_which_words_mean_which_tools():
 
 
 def test_a_batch_of_classification_has_texts_and_their_labels():
-    objective = classification(Module(None, None, None), TOKENS, LABELS, size=8, seed=3)
+    objective = classification(Module(None, None), TOKENS, LABELS, size=8, seed=3)
     batch = objective.batches(0)
     rows = {tuple(text): row for text, row in zip(TOKENS, LABELS.tolist(), strict=True)}
     assert [rows[text] for text in texts_of(batch)] == batch["labels"].tolist()
@@ -125,7 +125,7 @@ def test_a_refiner_learns_which_candidates_are_right():
 
 
 #: Scores that depend only on the tool, so that the loss has a closed form.
-BY_TOOL = Module(None, lambda params, ids, mask, tools, there, key: tools @ params, None)
+BY_TOOL = Module(None, lambda params, ids, mask, tools, there, key: tools @ params)
 WEIGHTS = jnp.asarray(RNG.standard_normal(5), jnp.float32)
 
 

@@ -106,3 +106,11 @@ def test_the_second_search_finds_a_tool_that_the_first_one_missed():
     better = refit(query, theta, judged.items, judged.scores)
     second = search(inner_product("second", theta), better, 3, progress=False)
     assert 4 in second.items[0].tolist()
+
+
+@pytest.mark.parametrize("setting", ["learning_rate", "tau", "reranker_tau"])
+def test_settings_outside_their_range_are_refused(case, setting):
+    with pytest.raises(ValueError, match=f"{setting} must be > 0, got 0"):
+        refit(*case, **{setting: 0.0})
+    with pytest.raises(ValueError, match="steps must be >= 0, got -1"):
+        refit(*case, steps=-1)

@@ -55,6 +55,12 @@ def test_vectors_that_cancel_have_no_direction_and_no_nan():
     np.testing.assert_array_equal(got, [[0, 0]])
 
 
+@pytest.mark.parametrize("mix", [-0.1, 1.1])
+def test_weights_outside_0_to_1_are_refused(mix):
+    with pytest.raises(ValueError, match=rf"mix must be in \[0, 1\], got {mix}"):
+        tool2vec(QUERIES, LABELS, DOCUMENTS, mix=mix)
+
+
 def test_a_query_sees_its_own_tools_as_if_it_had_never_been_asked():
     rows = np.array([4, 3, 0])
     got = own_left_out(QUERIES, LABELS, DOCUMENTS)(rows)

@@ -110,7 +110,7 @@ def test_short_pairs_run_at_a_shorter_length(model):
 
     asked = verdict(model.tokenizer, instruction="", query_limit=20)
     documents = ["a", "b", "c", "Sends money. " * 200]
-    reranker = tr.reranker(Module(None, apply, None), None, asked, documents, pairs=2)
+    reranker = tr.reranker(Module(None, apply), None, asked, documents, pairs=2)
     features = {k: jnp.asarray(v) for k, v in reranker.read(["pay", "send"]).items()}
     score = jax.jit(reranker.score)
     for long in (1, 3):  # two groups of two pairs each

@@ -122,15 +122,16 @@ def test_any_tree_and_its_dtypes_are_kept():
 
 
 @pytest.mark.parametrize(
-    ("pattern", "message"),
+    ("pattern", "rank", "message"),
     [
-        ("kernel", r"no parameter's path matches 'kernel'; there are .*norm"),
-        (".*/query/.*", r"only matrices, .*'blocks/0/query/bias': \(8,\)"),
+        ("kernel", 2, r"no parameter's path matches 'kernel'; there are .*norm"),
+        (".*/query/.*", 2, r"only matrices, .*'blocks/0/query/bias': \(8,\)"),
+        (ATTENTION, 0, "rank must be >= 1, got 0"),
     ],
 )
-def test_patterns_that_make_no_adapter_are_refused(params, pattern, message):
+def test_patterns_and_ranks_that_make_no_adapter_are_refused(params, pattern, rank, message):
     with pytest.raises(ValueError, match=message):
-        lora.init(jax.random.key(0), params, pattern, rank=2)
+        lora.init(jax.random.key(0), params, pattern, rank=rank)
 
 
 def one_layer():
@@ -200,3 +201,5 @@ def test_what_fits_no_network_is_refused(params):
     words = lora.init(jax.random.key(0), params, "word/embedding", rank=1)
     with pytest.raises(ValueError, match="no matrices of linear layers: word/embedding"):
         lora.branched(NETWORK, alpha=1)((words, params), IDS, MASK)
+    with pytest.raises(ValueError, match=r"rate must be in \[0, 1\), got 1"):
+        lora.branched(NETWORK, alpha=1, rate=1)

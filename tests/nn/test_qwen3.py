@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 from safetensors.numpy import save_file
 
 from jaxret.nn import qwen3
@@ -199,6 +200,9 @@ def test_memory_is_what_the_shards_really_take_and_is_known_before(tmp_path):
     mesh = sharding.make_mesh(model=4)
     shapes = decoder.shapes(dtype="bfloat16", mesh=mesh)
     params = decoder.load(tmp_path, dtype="bfloat16", mesh=mesh)
+    judge = load_token_classifier(decoder, tmp_path, [3, 4], dtype="bfloat16", mesh=mesh)
+    kernels = [tree["blocks"]["1"]["down"]["kernel"] for tree in (params, judge["backbone"])]
+    assert [kernel.sharding.shard_shape(kernel.shape) for kernel in kernels] == [(8, 24)] * 2
     leaves = jax.tree.leaves(params)
     for device in mesh.devices.flat:
         held = [s.data.nbytes for x in leaves for s in x.addressable_shards if s.device == device]
@@ -228,3 +232,5 @@ def test_a_mesh_that_cannot_share_the_heads_is_refused():
         qwen3.tensor_parallel(QWEN3["8B"], mesh)
     with pytest.raises(ValueError, match="needs an axis 'model', it has data"):
         qwen3.tensor_parallel(CONFIG, abstract_mesh(data=2))
+    with pytest.raises(ValueError, match="give the mesh too"):
+        placed(NETWORK.shapes(), rules=[("kernel", P("model"))])

@@ -39,9 +39,20 @@ def test_an_answer_without_a_passage_is_malformed(answer):
         rankgpt.read_order(answer, 3)
 
 
-def test_useless_windows_are_refused():
-    with pytest.raises(ValueError, match=r"step must be in \[1, 4\], got 5"):
-        rankgpt.windows(9, size=4, step=5)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rankgpt.windows(9, size=4, step=5), r"step must be in \[1, 4\], got 5"),
+        (
+            lambda: rankgpt.rank(None, ["q", "p"], [["a", "b"], ["c"]]),
+            "their lengths must be all the same",
+        ),
+        (lambda: rankgpt.rank(None, ["q", "p"], [["a", "b"]]), "lists must be 2, one per query"),
+    ],
+)
+def test_useless_windows_and_lists_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_passages_are_cut_and_numbered():

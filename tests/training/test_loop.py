@@ -102,10 +102,15 @@ def test_parts_of_a_batch_make_the_same_step_as_the_whole(accumulate):
     assert info["largest"] < told["largest"]  # a mean over parts, as for any metric
 
 
-def test_parts_that_are_not_equal_are_refused():
+def test_parts_that_are_not_equal_and_fits_of_no_steps_are_refused():
     state = start(PARAMS, SGD, jax.random.key(0))
     with pytest.raises(ValueError, match="accumulate=5 must divide the batch of 16 examples"):
         jax.eval_shape(train_step(loss, SGD, accumulate=5), state, BATCH)
+    with pytest.raises(ValueError, match="accumulate must be at least 1, got 0"):
+        train_step(loss, SGD, accumulate=0)
+    for name in ("steps", "every"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+            fit(None, None, batches(), **{"steps": 3, "every": 3, "validate": validate, name: 0})
 
 
 def test_every_step_and_every_part_has_noise_of_its_own():
@@ -129,11 +134,13 @@ def test_every_step_and_every_part_has_noise_of_its_own():
     assert len({of(0), of(1), of(0, 0), of(0, 1)}) == 4
 
 
+RULES = [("kernel", P(None, "model"))]
 LAYOUTS = {
     "no mesh": {},
     "1 device": {"mesh": sharding.make_mesh(data=1)},
     "2 devices": {"mesh": sharding.make_mesh(data=2)},
     "8 devices": {"mesh": sharding.make_mesh(data=8)},
+    "4 x 2 devices": {"mesh": sharding.make_mesh(data=4, model=2), "rules": RULES},
 }
 
 
@@ -161,6 +168,16 @@ def test_a_batch_is_split_and_the_gradients_are_summed():
     assert "f32[2,6]" in program
     assert "f32[16,6]" not in program  # no device receives the whole batch
     assert "all-gather" not in program
+
+
+def test_parameters_and_optimiser_state_are_placed_by_the_rules():
+    mesh = sharding.make_mesh(data=4, model=2)
+    split = fitted(mesh=mesh, rules=RULES)
+    assert_close(split, alone())
+    adam = split.state.opt_state[0]
+    for tree in (split.state.params, split.best, adam.mu, adam.nu):
+        assert tree["dense"]["kernel"].sharding.shard_shape((6, 4)) == (6, 2)
+        assert tree["dense"]["bias"].sharding.is_fully_replicated
 
 
 def chunked(folder, stop=None):

@@ -171,3 +171,14 @@ def test_bfloat16_is_computed_in_float32(name):
     got = loss(half)
     assert got.dtype == jnp.float32
     np.testing.assert_array_equal(got, loss(exact))
+
+
+def test_settings_that_make_no_loss_are_refused():
+    q, d = NEAR["queries"], NEAR["documents"]
+    with pytest.raises(ValueError, match="temperature must be > 0, got 0"):
+        info_nce(**NEAR, temperature=0)
+    labels = (NEAR["labels"], NEAR["document_labels"])
+    with pytest.raises(ValueError, match="negatives must be >= 1 per row without in_batch, got 0"):
+        info_nce(q, d, *labels, *NONE, temperature=1, in_batch=False)
+    with pytest.raises(ValueError, match="margin must be >= 0, got -1"):
+        triplet_margin(q, d, d, margin=-1)

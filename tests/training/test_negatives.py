@@ -121,6 +121,25 @@ def test_drawn_tools_are_uniform_over_the_wrong_ones_and_decided_by_the_seed():
     assert got.tolist() != query2desc(labels, 6, negatives=2, seed=4).tolist()
 
 
+FIVE = make(5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: query2query(FIVE[0], FIVE[1][:4], FIVE[2]), r"of one length, got \(5, 4, 5\)"),
+        (lambda: query2query(*FIVE, window=0), "window must be >= 1, got 0"),
+        (lambda: query2query(*FIVE, limit=0), "limit must be >= 1, got 0"),
+        (lambda: query2desc(FIVE[1], 30, negatives=0), "negatives must be >= 1, got 0"),
+        (lambda: query2desc(np.array([[0], [4]]), 4), r"query 1 has a label outside \[-1, 4\)"),
+        (lambda: random_negatives(LABELS, 4, count=1), "query 1 has a label outside"),
+    ],
+)
+def test_bad_arguments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
 def test_every_label_is_a_pair_and_its_negatives_are_wrong_and_differ():
     pairs = random_negatives(LABELS, 7, count=4, seed=1)
     assert pairs[:, :2].tolist() == [[0, 3], [1, 0], [1, 4], [2, 1]]

@@ -47,6 +47,11 @@ def test_optax_takes_them_under_jit(schedule):
         np.testing.assert_allclose(-step, rate(t), rtol=1e-6)
 
 
-def test_a_reference_that_never_moves_is_refused():
+def test_impossible_lengths_are_refused():
+    with pytest.raises(ValueError, match=r"warmup must be >= 1 .*, got 0"):
+        warmup_cosine(1.0, warmup=0, total=10)
     with pytest.raises(ValueError, match=r"warmup must be >= 2 .*, got 1"):
         reference_warmup_cosine(1.0, warmup=1, total=10)
+    for schedule in (warmup_cosine, reference_warmup_cosine):
+        with pytest.raises(ValueError, match="total must be >= warmup = 11, got 10"):
+            schedule(1.0, warmup=11, total=10)

@@ -117,3 +117,11 @@ def test_without_word_dropout_no_key_is_needed():
 
     objective = matching(embed, QUERIES, DOCUMENTS, LABELS, PAIRS, size=4)
     assert objective.loss(1.0, objective.batches(0), None)[0] > 0  # no key, no dropout
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_a_share_outside_0_to_1_is_refused(share):
+    with pytest.raises(ValueError, match=r"drop_words must be in 0 .. 1"):
+        matching(None, QUERIES, DOCUMENTS, LABELS, PAIRS, drop_words=share, size=4)
+    with pytest.raises(ValueError, match=r"drop_words must be in 0 .. 1"):
+        verdicts(None, QUERIES, DOCUMENTS, PAIRS, drop_words=share, size=4)
