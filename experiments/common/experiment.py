@@ -21,9 +21,11 @@ the mean of each. `command` is for functions without a run, which only take ``cf
 
 import functools
 import importlib
+import multiprocessing
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -87,7 +89,7 @@ class Command:
             except (*WRONG_INPUT, *WRONG_CONFIG) as error:
                 _refuse(error, verbose)
             except SystemExit as stopped:
-                if os.getppid() != begun_by:  # the whole sweep was stopped
+                if _ended(begun_by):  # the whole sweep was stopped
                     _leave(stopped)
                 raise
 
@@ -187,6 +189,19 @@ def _refuse(error: Exception, verbose: bool) -> NoReturn:
     print(one_line(error), file=sys.stderr)
     distributed.end(2)
     raise SystemExit(2)
+
+
+def _ended(parent: int) -> bool:
+    """Return whether the parent of this process has ended; a worker of a sweep waits a second.
+
+    A signal to all processes of a sweep can stop a worker before it has ended the parent.
+    """
+    until = time.monotonic() + (1.0 if multiprocessing.parent_process() else 0.0)
+    while os.getppid() == parent:
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _leave(stopped: SystemExit) -> NoReturn:

@@ -81,12 +81,11 @@ class RunDirectory:
     ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         """Yield the name and the `result` of each step, with a progress bar.
 
-        The run can be stopped between two steps, by a signal to any of its processes.
+        The run can be stopped between two steps.
         """
         for done, name in enumerate(bar := Progress(steps, unit=unit)):
             bar.set_postfix_str(name)
-            if distributed.anyone(self.interrupted()):
-                raise Interrupted(self.directory, done)
+            self.pause(done)
             yield name, self.result(name, steps[name])
 
     def result(self, name: str, compute: Compute) -> dict[str, np.ndarray]:
