@@ -148,7 +148,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         results |= {f"{name}/{key}": value for key, value in single.items()}
         if cfg.tsne.tools and name == cfg.tsne.learner:
             picture(cfg, run, task.theta[drawn.tools], found["rows"], found["asked"])
-    np.savez(run.directory / "curves.npz", allow_pickle=False, **curves)
+    run.save_curves(curves)
     for curve, label in LABELS.items():
         at = heldout_rounds if curve == "heldout" else rounds
         shown = {grid.name: curves[f"{grid.name}/{curve}/ndcg@{cfg.k}"] for grid in grids}

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own = learners_of(options.file)
         others = opponents([name for name in options.presets.split(",") if name], own)
         if not others and len(own) < 2:
-            raise ValueError("nobody to race against: name --presets")
+            raise ValueError("no learner to race against: name --presets")
         tasks = [load(named, options.encoder) for named in ("deskbank", *options.data)]
         if len({task.name for task in tasks}) < len(tasks):
             raise ValueError("two data sets have one name: give another, as in mine=FOLDER")

@@ -114,7 +114,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         accuracy_figure(run, size, names, cfg.rates, results)
         moments_figure(run, size, names, cfg.rates, results)
     bar.close()
-    np.savez(run.directory / "curves.npz", allow_pickle=False, **results)
+    run.save_curves(results)
     return results
 
 

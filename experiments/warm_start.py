@@ -143,7 +143,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
             curves[f"{grid.name}/{start}/regret"] = regrets[start]
         figures(run, grid.name, {start: learnt[start] for start in starts}, regrets)
     bar.close()
-    np.savez(run.directory / "curves.npz", allow_pickle=False, **curves)
+    run.save_curves(curves)
     return results
 
 

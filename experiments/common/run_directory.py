@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flax.traverse_util import flatten_dict
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
@@ -46,10 +47,10 @@ class RunDirectory:
         if distributed.leads():
             tracking.write_results(self.directory, results)
 
-    def save_curves(self, curves: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-        """Write ``curves.npz``: ``name/kind`` -> one line per seed."""
-        flat = {f"{name}/{key}": x for name, each in curves.items() for key, x in each.items()}
+    def save_curves(self, curves: Mapping[str, Any]) -> None:
+        """Write ``curves.npz``: arrays by name; those of a nested mapping as ``name/kind``."""
         if distributed.leads():
+            flat = flatten_dict(dict(curves), sep="/")
             np.savez(self.directory / "curves.npz", allow_pickle=False, **flat)
 
     def save_figure(self, figure: Figure, name: str, title: str | None = None) -> None:

@@ -48,8 +48,8 @@ from experiments.scenarios.measures import Windows, measures, of_guard
 from jaxret.learners import registry
 from jaxret.learners.grid import LearnerGrid
 from jaxret.learners.learner import Learner
-from jaxret.learners.rank_one import Rule, from_rule
-from jaxret.learners.replay import Replay
+from jaxret.learners.rank_one import Rule
+from jaxret.learners.replay import Replay, with_rule
 from jaxret.runtime.progress import Progress
 from jaxret.runtime.validate import require
 
@@ -182,15 +182,11 @@ def showing(grid: LearnerGrid, spec: Mapping[str, Any], k: int) -> LearnerGrid |
 
 def with_slate(learner: Learner, k: int) -> Learner:
     """Return a rank-one learner, with or without experience replay, that shows k tools."""
-    structure = learner.structure
-    if isinstance(structure, Replay):
-        rule, *settings = structure
-        more = dict(zip(Replay._fields[1:], settings, strict=True))
-        inner = with_slate(from_rule(learner.name, rule), k)
-        return jr.with_experience_replay(inner, **more)._replace(name=learner.name)
-    assert isinstance(structure, Rule)
-    policy = POLICIES[structure.policy.name](k=k)
-    return from_rule(learner.name, structure._replace(policy=policy))
+
+    def change(rule):
+        return rule._replace(policy=POLICIES[rule.policy.name](k=k))
+
+    return with_rule(learner, learner.name, change)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ Theta_1. Tools that are absent in all rounds are left out.
 Letters: I items, d width, N queries, S seeds, T rounds.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,18 +135,17 @@ def comparator(run: Run, *, tau: float | None = None) -> Comparator:
     tau, task = temperature(run, tau), start_of(run)
     counts = np.bincount(run.order[0], minlength=len(task)).astype(np.float32)
     radius, given = ball_radius(run), offsets.of_queries(run)
-    find: Callable[..., Comparator]
+    shared = {"tau": tau, "counts": counts, "offsets": given}
     if radius is not None:
-        find = jax.jit(comparators.in_ball, static_argnames=("tau", "radius"))
-        rows = {"radius": radius, "theta_0": task.theta, "offsets": given}
-        return find(task.queries, task.labels, tau=tau, counts=counts, **rows)
+        return _in_ball(task.queries, task.labels, radius=radius, theta_0=task.theta, **shared)
     rule: Any = rule_of(run.learner)  # without a rule there is a radius
     eta = float(rule.eta)
     if not eta > 0:
         raise ValueError(f"{run.name} has eta = 0: no proximal comparator belongs to it")
-    find = jax.jit(comparators.proximal, static_argnames=("tau", "eta"))
-    rows = {"counts": counts, "offsets": given}
-    return find(task.queries, task.labels, task.theta, tau=tau, eta=eta, **rows)
+    return _proximal(task.queries, task.labels, task.theta, eta=eta, **shared)
+
+
+_in_ball, _proximal = jax.jit(comparators.in_ball), jax.jit(comparators.proximal)
 
 
 def ball_radius(run: Run) -> float | None:

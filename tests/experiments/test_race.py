@@ -82,7 +82,7 @@ def test_a_file_is_all_it_takes(tmp_path, monkeypatch, capsys):
         (BROKEN, [], "TypeError: 'NoneType' object is not callable"),
         (LEARNER, ["--presets", "gready"], "no preset 'gready'; there are frozen, hybrid, orag"),
         (LEARNER.replace("mine", "greedy"), [], "two learners are called 'greedy': rename yours"),
-        (LEARNER, ["--presets", ""], "nobody to race against: name --presets"),
+        (LEARNER, ["--presets", ""], "no learner to race against: name --presets"),
         (LEARNER, ["--seeds", "1"], "--seeds must be 2 or more"),
         (LEARNER, ["ultratool=nowhere"], "nowhere does not exist; expected there: UltraTool's"),
         (LEARNER, ["mine=nowhere"], "nowhere does not exist; expected there: a folder with tools"),

@@ -37,7 +37,7 @@ def loss(theta, task, tau):
 
 
 def in_ball(task, **options):
-    find = jax.jit(comparators.in_ball, static_argnames=("tau", "radius"))
+    find = jax.jit(comparators.in_ball)
     counts = np.full(len(task), 4, np.float32)
     return find(task.queries, task.labels, theta_0=task.theta, counts=counts, **options)
 

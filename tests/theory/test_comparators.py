@@ -145,7 +145,7 @@ def loss_and_gradient(theta, q, labels):
     return losses.sum(), c.T @ q / TAU
 
 
-COMPILED = jax.jit(partial(in_ball, tau=TAU, tolerance=1e-10), static_argnames="radius")
+COMPILED = jax.jit(partial(in_ball, tau=TAU, tolerance=1e-10))
 
 
 def solved(q, labels, theta, radius=RADIUS, counts=None, max_iterations=5000):
