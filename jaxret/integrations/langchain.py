@@ -82,7 +82,7 @@ class Shown(TypedDict):
 
 
 class LearnedState(AgentState[Any]):
-    """State of an agent with a search; nobody can put one in from outside."""
+    """State of an agent with a search, which is no input of the agent."""
 
     learned_tools: NotRequired[  # ty: ignore[invalid-type-form]
         Annotated[Shown | None, OmitFromInput]
@@ -306,7 +306,7 @@ def _noted(response: Any, new: Shown | None) -> Any:
 
 
 def _asked(messages: Sequence[AnyMessage]) -> HumanMessage | None:
-    """Return the last words of a human; a summary of older ones is a message that nobody wrote."""
+    """Return the last message that a human wrote; summaries of older messages are left out."""
     for message in reversed(messages):
         written = message.additional_kwargs.get("lc_source") != "summarization"
         if isinstance(message, HumanMessage) and written:
