@@ -1,4 +1,4 @@
-"""The log of an index: rounds and answers as they occur, and continuation after loading."""
+"""The log of an index: rounds, answers and tools as they come, and continuation after loading."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,6 +6,7 @@ import pytest
 
 import jaxret as jr
 from jaxret.logs import LogWriter
+from tests.problems import make_problem
 from tests.serving.indices import SETTINGS, leaves, same
 
 
@@ -87,3 +88,25 @@ def test_an_index_without_a_log_writes_none(task, tmp_path, monkeypatch):
     loaded = jr.Index.load(tmp_path)
     assert loaded.log is None
     loaded.search(jnp.asarray(task.queries[0]))
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_tool_that_came_back_is_the_same_after_a_crash(tmp_path, reset):
+    problem, _ = make_problem(items=6, width=4, queries=5, times=1)
+    task = jr.Task.from_arrays(np.asarray(problem.theta), np.eye(4), [0, 1, 2, 3])
+    index = jr.Index(jr.greedy(tau=0.3, eta=0.1), task, log=tmp_path / "log.jsonl")
+    index.save(tmp_path / "index")
+    ticket = index.search(task.queries[0])
+    (used,) = ticket.ids
+    row = index.names.index(used)
+    start = np.array(index.state.theta[row])
+    index.feedback(ticket, worked=True)
+    learnt = np.array(index.state.theta[row])
+    assert abs(learnt - start).max() > 1e-4
+    index.remove([used])
+    index.add([used, "new"], [task.theta[row], task.theta[1]], reset=reset)
+    np.testing.assert_allclose(index.state.theta[row], start if reset else learnt, atol=1e-6)
+    index.close()
+    again = jr.Index.load(tmp_path / "index")
+    same(leaves(again), leaves(index))
+    assert again.names == index.names
