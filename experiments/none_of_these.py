@@ -46,7 +46,6 @@ from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
 from experiments.common.tables import results_table
 from jaxret.evaluation import plots
-from jaxret.evaluation.selective import by_decile, risk_coverage
 from jaxret.evaluation.statistics import area_under_roc
 from jaxret.learners.learner import prior_for, query_for
 from jaxret.offline import threshold as thresholds
@@ -239,11 +238,32 @@ def measured(
         "curve_risk": curve[np.maximum((GRID * n).round().astype(int), 1) - 1],
     }
     if calibrated:
-        parts = by_decile(*answers)
-        off = parts.predicted - parts.happened
-        found |= {f"decile{i}": x for i, x in enumerate(off)}
-        found |= {"curve_predicted": parts.predicted, "curve_happened": parts.happened}
+        predicted, happened = by_decile(*answers)
+        found |= {f"decile{i}": x for i, x in enumerate(predicted - happened)}
+        found |= {"curve_predicted": predicted, "curve_happened": happened}
     return found
+
+
+def risk_coverage(
+    scores: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Compute the share of wrong answers among the surest 1, 2, .., n.
+
+    Answers of equal scores count with the mean of their group, as if drawn in a random order. The
+    mean of the curve is the area under it (El-Yaniv and Wiener 2010).
+    """
+    _, group = np.unique(-scores, return_inverse=True)
+    sizes = np.bincount(group)
+    wrong = np.repeat(np.bincount(group, ~right) / sizes, sizes)  # surest first
+    return np.cumsum(wrong) / np.arange(1, len(scores) + 1)
+
+
+def by_decile(
+    p: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, " 10"], Float[np.ndarray, " 10"]]:
+    """Compute predicted and observed shares of right answers, in ten equal parts by prediction."""
+    parts = np.array_split(np.argsort(p, kind="stable"), 10)
+    return np.array([p[x].mean() for x in parts]), np.array([right[x].mean() for x in parts])
 
 
 def selected(cfg: DictConfig, online: Scored) -> dict[str, float]:
