@@ -11,7 +11,7 @@ from experiments import rerank
 from jaxret.llm import Chat, Endpoint, replace_prompts
 from jaxret.methods.cross_encoder import reranker as cross_encoder
 from jaxret.nn.classifier import classifier
-from jaxret.retrieval import rankgpt, selectors
+from jaxret.retrieval import rankgpt
 from tests.experiments.configs import config_of, in_world, refused
 from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
@@ -108,14 +108,14 @@ def test_pairs_are_read_once_and_the_best_of_each_slate_is_picked(tmp_path):
         jax.debug.callback(lambda x: read.append(x.size), candidates)
         return reranker.score(params, features, candidates)
 
-    choose = selectors.pairwise(reranker._replace(score=counted), TEXTS, 5)
+    choose = rerank.pairwise(reranker._replace(score=counted), TEXTS, 5)
     queries, items = np.array([2, 0]), np.array([[4, 0, 2], [1, 3, 0]])
     expected = np.take_along_axis(scores[queries], items, axis=1).argmax(axis=1)
     for _ in range(2):
         np.testing.assert_array_equal(choose(queries, items), expected)
     jax.effects_barrier()
-    assert read == [selectors.PAIRS]  # one batch, scored only at the first call
-    together = selectors.listwise(reranker, TEXTS)
+    assert read == [rerank.PAIRS]  # one batch, scored only at the first call
+    together = rerank.listwise(reranker, TEXTS)
     np.testing.assert_array_equal(together(queries, items), expected)
 
 
@@ -125,13 +125,13 @@ def test_without_an_answer_of_the_model_the_first_of_the_slate_is_used(key, tmp_
 
     with serving(answer) as server:
         chat = Chat(Endpoint(model="m", base_url=server.url, attempts=1))
-        choose = selectors.by_language_model(chat, TEXTS, DOCUMENTS)
+        choose = rerank.by_language_model(chat, TEXTS, DOCUMENTS)
         picked = partial(choose, np.array([0, 1]), np.array([[4, 0, 2], [1, 3, 0]]))
         assert picked().tolist() == [1, 0]
         file = tmp_path / "mine.txt"
         file.write_text("a b c $query\n---\nwhich?\n---\n$passage\n---\n$i\n---\nsort them")
         [mine] = replace_prompts({"": rankgpt.PROMPT}, {"": file}).values()
-        choose = selectors.by_language_model(chat, TEXTS, DOCUMENTS, prompt=mine)
+        choose = rerank.by_language_model(chat, TEXTS, DOCUMENTS, prompt=mine)
         assert choose(np.array([1]), np.array([[1, 3, 0]])).tolist() == [0]
         assert server.requests[-1]["messages"][0]["content"] == "a b c d"
     assert chat.counts["unanswered"] == 2
