@@ -60,7 +60,7 @@ from jaxret.data.templates import template, with_profile
 from jaxret.documents import profile
 from jaxret.documents.fields import is_empty
 from jaxret.evaluation import metrics, plots
-from jaxret.evaluation.statistics import holm, per_tool, sign_flips
+from jaxret.evaluation.statistics import holm, per_tool
 from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.dense import inner_product
 from jaxret.retrieval.retriever import search
@@ -140,6 +140,7 @@ def check(cfg: DictConfig) -> None:
             raise ValueError(f"{name}: unknown {unknown}; known: {', '.join(known)}")
     require("cuts", list(cfg.cuts), "one or more numbers >= 1", lambda c: c and min(c) >= 1)
     require("cases", cfg.cases, ">= 0", lambda n: n >= 0)
+    require("draws", cfg.draws, ">= 1", lambda n: n >= 1)
 
 
 @main.show
@@ -259,6 +260,21 @@ def moved(
         }
         for i in largest
     ]
+
+
+def sign_flips(values: Float[np.ndarray, " C"], *, draws: int, seed: int) -> float:
+    """Compute the two-sided p-value of a mean of 0 by flipping signs at random.
+
+    Args:
+      values: independent values [C], one for each of C tools.
+      draws: number of random sign vectors; the observed signs count as one more, so
+        p >= 1 / (draws + 1).
+      seed: seed of the draws.
+    """
+    signs = np.random.default_rng(seed).integers(0, 2, (draws, len(values))) * 2.0 - 1.0
+    observed, permuted = abs(np.sum(values)), np.abs(signs @ values)
+    slack = 1e-9 * np.abs(values).sum()  # rounding of equal sums in another order
+    return float((1 + (permuted >= observed - slack).sum()) / (1 + draws))
 
 
 def correct(results: dict[str, np.ndarray]) -> None:

@@ -33,7 +33,7 @@ from experiments.document_fields.audit import as_json
 from jaxret import data
 from jaxret.data.dataset import Document
 from jaxret.documents import audit, original
-from jaxret.evaluation import statistics
+from jaxret.evaluation.statistics import area_under_roc
 from jaxret.llm import Chat, load_prompt
 from jaxret.runtime.files import json_lines
 from jaxret.runtime.validate import require
@@ -56,6 +56,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     chat = asking.chat(cfg)
     path = BY_EYE if cfg.verdicts is None else Path(cfg.verdicts)
     rows = list(json_lines(path, holds="one verdict a line", fields=FIELDS))
+    require(f"the number of verdicts in {path}", len(rows), ">= 1", lambda n: n >= 1)
     documents = documents_of(Path(cfg.folder), rows)
     results: dict[str, np.ndarray] = {}
     for criterion in CRITERIA:
@@ -66,7 +67,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
         for judge, verdicts in found.items():
             values = compared(verdicts, reader, cfg.bootstrap, cfg.seed)
             results |= {f"{judge}/{criterion}/{k}": np.array([v]) for k, v in values.items()}
-        area = statistics.area_under_roc(likely, reader)
+        area = area_under_roc(likely, reader)
         results[f"llm/{criterion}/area_under_roc"] = np.array([area])
     print("language model:", dict(chat.counts))
     return results
@@ -128,15 +129,26 @@ def compared(
     """Compute agreement and kappa, with an interval."""
     random, n = np.random.default_rng(seed), len(reader)
     resamples = (random.integers(n, size=n) for _ in range(draws))
-    kappas = [statistics.cohens_kappa(verdicts[rows], reader[rows]) for rows in resamples]
+    kappas = [cohens_kappa(verdicts[rows], reader[rows]) for rows in resamples]
     low, high = np.quantile(kappas, (0.025, 0.975))
     return {
         "yes": float(verdicts.mean()),
         "agreement": float((verdicts == reader).mean()),
-        "kappa": statistics.cohens_kappa(verdicts, reader),
+        "kappa": cohens_kappa(verdicts, reader),
         "low": float(low),
         "high": float(high),
     }
+
+
+def cohens_kappa(one: Bool[np.ndarray, " n"], other: Bool[np.ndarray, " n"]) -> float:
+    """Compute the agreement of two judges beyond chance (Cohen 1960): 1 is full, 0 is chance.
+
+    Returns:
+      kappa; 0 where both judges give the same verdict every time.
+    """
+    agreement, a, b = (one == other).mean(), one.mean(), other.mean()
+    chance = a * b + (1 - a) * (1 - b)
+    return 0.0 if chance == 1 else float((agreement - chance) / (1 - chance))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Statistical tests for clustered and repeated comparisons, and agreement of judges.
+"""Statistics of clustered values, of repeated tests, and of scores that tell right from wrong.
 
 Values of queries of one tool are correlated, since they share a document and a learnt row.
 `per_tool` aggregates paired differences by tool, so that standard errors generalise to other tools.
 
-Letters: N queries, C tools with a query, m tests, n verdicts.
+Letters: N queries, C tools with a query, m tests.
 """
 
 from collections.abc import Sequence
@@ -38,26 +38,6 @@ def per_tool(
     _, cluster = np.unique(tools, return_inverse=True)
     mean, count = values.mean(), cluster.max() + 1
     return mean + count / len(values) * np.bincount(cluster, values - mean)
-
-
-def sign_flips(values: Float[np.ndarray, " C"], *, draws: int = 9_999, seed: int = 0) -> float:
-    """Compute the two-sided p-value of a mean of 0 by flipping signs at random.
-
-    Args:
-      values: independent values [C], such as those of `per_tool`.
-      draws: number of random sign vectors; the observed signs count as one more, so
-        p >= 1 / (draws + 1).
-      seed: seed of the draws.
-
-    Raises:
-      ValueError: for less than one draw, and if a value is not finite or there is none.
-    """
-    require("draws", draws, ">= 1", lambda n: n >= 1)
-    values = finite_numbers("values [C]", values)
-    signs = np.random.default_rng(seed).integers(0, 2, (draws, len(values))) * 2.0 - 1.0
-    observed, permuted = abs(np.sum(values)), np.abs(signs @ values)
-    slack = 1e-9 * np.abs(values).sum()  # rounding of equal sums in another order
-    return float((1 + (permuted >= observed - slack).sum()) / (1 + draws))
 
 
 def holm(p: Sequence[float]) -> Float[np.ndarray, " m"]:
@@ -95,24 +75,6 @@ def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"
         return float("nan")
     ranked = stats.mannwhitneyu(scores[right], scores[~right])
     return float(ranked.statistic / (right.sum() * (~right).sum()))
-
-
-def cohens_kappa(one: Bool[np.ndarray, " n"], other: Bool[np.ndarray, " n"]) -> float:
-    """Compute the agreement of two judges beyond chance (Cohen 1960): 1 is full, 0 is chance.
-
-    Returns:
-      kappa; 0 where both judges give the same verdict every time.
-
-    Raises:
-      ValueError: if the judges gave no verdicts or different numbers of them, or verdicts that are
-        not bits.
-    """
-    one, other = _bits("verdicts", one), _bits("verdicts", other)
-    require("the shape of verdicts", other.shape, f"{one.shape}", lambda x: x == one.shape)
-    require("the number of verdicts", one.size, ">= 1", lambda n: n >= 1)
-    agreement, a, b = (one == other).mean(), one.mean(), other.mean()
-    chance = a * b + (1 - a) * (1 - b)
-    return 0.0 if chance == 1 else float((agreement - chance) / (1 - chance))
 
 
 def _bits(name: str, values: Any) -> Bool[np.ndarray, "..."]:

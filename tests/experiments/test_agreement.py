@@ -1,5 +1,6 @@
 """Agreement of automatic audits with a reader's verdicts, and the limitations that a run kept."""
 
+import numpy as np
 import pytest
 
 from experiments.audit_agreement import __main__ as audit_agreement
@@ -74,6 +75,20 @@ def test_judges_are_compared_with_the_reader_by_criterion(folder):
     assert low <= kappa <= high
 
 
+def test_kappa_is_agreement_beyond_chance():
+    """Compare with scikit-learn, and by hand: 35 of 50 agree, and 50 % would by chance."""
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn: install jaxret[tsne]")
+    one = np.repeat([True, True, False, False], [20, 5, 10, 15])
+    other = np.repeat([True, False, True, False], [20, 5, 10, 15])
+    assert audit_agreement.cohens_kappa(one, other) == pytest.approx((0.7 - 0.5) / (1 - 0.5))
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        a, b = rng.random((2, 40)) < rng.random((2, 1))
+        assert audit_agreement.cohens_kappa(a, b) == pytest.approx(metrics.cohen_kappa_score(a, b))
+    assert audit_agreement.cohens_kappa(one, one) == 1
+    assert audit_agreement.cohens_kappa(np.ones(3, bool), np.ones(3, bool)) == 0
+
+
 def test_the_sixty_verdicts_can_be_read():
     rows = list(json_lines(audit_agreement.BY_EYE, holds="verdicts", fields=audit_agreement.FIELDS))
     assert len({(row["dataset"], row["id"], row["expanded"]) for row in rows}) == 60
@@ -89,6 +104,9 @@ def test_wrong_settings_are_refused(folder):
     }.items():
         cfg = configure(folder, "http://127.0.0.1:1/v1", override)
         refused(audit_agreement.main, cfg, message)
+    (folder / "verdicts.jsonl").write_text("")
+    with pytest.raises(ValueError, match=r"number of verdicts in .*jsonl must be >= 1, got 0"):
+        audit_agreement.main(configure(folder, "http://127.0.0.1:1/v1"))
 
 
 def test_limitations_that_were_kept_are_counted_by_the_readers_verdict(tmp_path):

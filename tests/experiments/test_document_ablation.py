@@ -5,9 +5,10 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from experiments import document_ablation
-from experiments.document_ablation import similarity, triples
+from experiments.document_ablation import sign_flips, similarity, triples
 from jaxret import data, encoders
 from jaxret.data.templates import PROFILE_FIELDS, template, with_profile
 from jaxret.runtime.tracking import read_results
@@ -142,6 +143,17 @@ def test_errors_are_over_tools_and_p_values_are_corrected(finished):
     assert results["bm25/gain/full/ndcg@10/p"] == 1 / 200
 
 
+def test_sign_flips_agree_with_scipy_and_with_enumeration():
+    values = np.random.default_rng(1).normal(0.4, 1.0, 30)
+    expected = stats.permutation_test(
+        (values,), np.mean, permutation_type="samples", n_resamples=20_000, random_state=0
+    ).pvalue
+    assert sign_flips(values, draws=20_000, seed=0) == pytest.approx(expected, abs=0.01)
+    assert sign_flips(np.ones(4), draws=50_000, seed=0) == pytest.approx(2 / 16, abs=0.01)
+    assert sign_flips(np.zeros(5), draws=99, seed=0) == 1.0
+    assert sign_flips(np.ones(50), draws=99, seed=0) == 0.01
+
+
 def test_the_change_of_the_cosine_is_that_of_numpy(finished, oracle):
     _, results = finished
     queries, labels, documents = oracle
@@ -170,6 +182,7 @@ def test_wrong_settings_are_refused(world, tmp_path):
         "retrievers=[bm26]": r"retrievers: unknown \['bm26'\]; known: bm25, dense",
         "negatives=[near]": r"negatives: unknown \['near'\]; known: random, hard",
         "cases=-1": "cases must be >= 0, got -1",
+        "draws=0": "draws must be >= 1, got 0",
         "cuts=[]": "cuts must be one or more numbers >= 1",
         "fields=[tag]": r"fields: unknown \['tag'\]; known: function",
     }.items():
