@@ -1,6 +1,6 @@
 """The index behind an integration: made or loaded, in step with the tools, and answered.
 
-    searched = AgentIndex(None, None, "search", None, "minilm", said=.., read=..)
+    searched = AgentIndex(None, None, "search", None, "minilm", fingerprint=.., read=..)
     ticket = searched.find({"send_invoice": tool, ..}, "charge my client", k=5)
     searched.watch(reward, ticket.key, "send_invoice", result)
 
@@ -39,7 +39,7 @@ class AgentIndex:
         ``index`` has a log.
       learner: learner of a new index; None: `jaxret.mixture`.
       encoder: encoder of a new index; a callable is also needed to load it.
-      said: what can be compared to see whether a tool changed.
+      fingerprint: function from a tool to a value that changes when the tool changes.
       read: the fields of a tool, as `jaxret.tools` reads them, without its id.
 
     Raises:
@@ -54,7 +54,7 @@ class AgentIndex:
         learner: Learner | None,
         encoder: str | Encoder,
         *,
-        said: Callable[[Any], Any],
+        fingerprint: Callable[[Any], Any],
         read: Callable[[Any], Mapping[str, Any]],
     ):
         if index is not None and folder is not None:
@@ -68,8 +68,9 @@ class AgentIndex:
                 "encoder, or with Index.from_tools"
             )
         self.index, self.folder = index, None if folder is None else Path(folder)
-        self._learner, self._encoder, self._said, self._read = learner, encoder, said, read
-        self._seen: dict[str, Any] = {}  # name -> what was last said of the tool
+        self._learner, self._encoder = learner, encoder
+        self._fingerprint, self._read = fingerprint, read
+        self._seen: dict[str, Any] = {}  # name -> last fingerprint of the tool
         self._given = set() if index is None else set(index.ids)
         self._changing = threading.Lock()  # of the catalogue
         self._answers = itertools.count(1)
@@ -144,9 +145,9 @@ class AgentIndex:
     def _synced(self, tools: Mapping[str, Any]) -> Index:
         """Return the index, with the tools as they are described now."""
         with self._changing:
-            said = {name: self._said(tool) for name, tool in tools.items()}
+            now = {name: self._fingerprint(tool) for name, tool in tools.items()}
             new = [
-                name for name in tools if name not in self._seen or self._seen[name] != said[name]
+                name for name in tools if name not in self._seen or self._seen[name] != now[name]
             ]
             if self.index is None:
                 self.index = self._made([self._tool(name, tools[name]) for name in new])
@@ -155,7 +156,7 @@ class AgentIndex:
                 known = self._given - self._seen.keys()
                 if news := [self._tool(name, tools[name]) for name in new if name not in known]:
                     self.index.sync(news)
-            self._seen |= said
+            self._seen |= now
             return self.index
 
     def _tool(self, name: str, tool: Any) -> Any:

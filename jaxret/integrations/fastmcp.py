@@ -132,7 +132,9 @@ class LearnedSearch(BaseSearchTransform):
         super().__init__(max_results=k, **names)
         self.outcome = outcome or (only_errors if rate else no_error)
         self.rate_tool_name = "rate_tool" if rate else None
-        self.searched = AgentIndex(index, folder, learner, encoder, said=_said, read=_read)
+        self.searched = AgentIndex(
+            index, folder, learner, encoder, fingerprint=_fingerprint, read=_read
+        )
         self._calling: ContextVar[_Call | None] = ContextVar("call with a ticket", default=None)
         self._installed = False
 
@@ -286,7 +288,7 @@ class _Watch(Middleware):
         return result
 
 
-def _said(tool: Tool) -> str:
+def _fingerprint(tool: Tool) -> str:
     return repr((tool.title, tool.description, tool.parameters))
 
 

@@ -160,7 +160,9 @@ class LearnedTools(AgentMiddleware[LearnedState, Any, Any]):
         super().__init__()
         require("k", k, ">= 1", lambda n: n >= 1)
         require("always", always, "a list of names", lambda x: not isinstance(x, str))
-        self.searched = AgentIndex(index, folder, learner, encoder, said=_said, read=_read)
+        self.searched = AgentIndex(
+            index, folder, learner, encoder, fingerprint=_fingerprint, read=_read
+        )
         self.outcome = outcome or (only_errors if rate else no_error)
         self.tools = [self._rate_tool()] if rate else []
         self._k, self._always = k, {*always, *(one.name for one in self.tools)}
@@ -261,13 +263,13 @@ class LearnedTools(AgentMiddleware[LearnedState, Any, Any]):
         """Return the request with the tools of its turn, and the search if it is new."""
         tools = {x.name: x for x in request.tools if isinstance(x, BaseTool)}
         some = {name: one for name, one in tools.items() if name not in self._always}
-        asked, shown, new = _asked(request.messages), _shown(request.state), None
-        if asked is not None and (shown is None or shown["turn"] != _turn(asked)):
-            if some and asked.text.strip():
-                ticket = self.searched.find(some, asked.text, self._k)
-                new = shown = Shown(turn=_turn(asked), ticket=ticket.key, tools=ticket.ids)
+        message, shown, new = _human_message(request.messages), _shown(request.state), None
+        if message is not None and (shown is None or shown["turn"] != _turn(message)):
+            if some and message.text.strip():
+                ticket = self.searched.find(some, message.text, self._k)
+                new = shown = Shown(turn=_turn(message), ticket=ticket.key, tools=ticket.ids)
             elif shown is not None:  # nothing to search for: the tools stay, and nothing is learnt
-                new = shown = Shown(turn=_turn(asked), ticket=None, tools=shown["tools"])
+                new = shown = Shown(turn=_turn(message), ticket=None, tools=shown["tools"])
         if shown is None:
             return request, None
         found = [some[name] for name in shown["tools"] if name in some]
@@ -305,7 +307,7 @@ def _noted(response: Any, new: Shown | None) -> Any:
     return response if new is None else ExtendedModelResponse(response, Command(update={KEY: new}))
 
 
-def _asked(messages: Sequence[AnyMessage]) -> HumanMessage | None:
+def _human_message(messages: Sequence[AnyMessage]) -> HumanMessage | None:
     """Return the last message that a human wrote; summaries of older messages are left out."""
     for message in reversed(messages):
         written = message.additional_kwargs.get("lc_source") != "summarization"
@@ -314,8 +316,8 @@ def _asked(messages: Sequence[AnyMessage]) -> HumanMessage | None:
     return None
 
 
-def _turn(asked: HumanMessage) -> str:
-    return asked.id or asked.text
+def _turn(message: HumanMessage) -> str:
+    return message.id or message.text
 
 
 def _shown(state: Any) -> Shown | None:
@@ -339,7 +341,7 @@ def _messages(result: Any) -> list[ToolMessage]:
     return [result] if isinstance(result, ToolMessage) else []
 
 
-def _said(one: BaseTool) -> Any:
+def _fingerprint(one: BaseTool) -> Any:
     """Return what changes with the description; the schema itself takes long to make."""
     return one.description, one.args_schema
 

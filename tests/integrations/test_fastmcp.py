@@ -333,8 +333,8 @@ def test_two_clients_at_once_answer_their_own_tickets(tmp_path):
 
     asyncio.run(run())
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    asked = {one["round"]: one["query"] for one in lines if "slate" in one}
-    used = [(asked[one["round"]], one["item"]) for one in lines if "item" in one]
+    queries = {one["round"]: one["query"] for one in lines if "slate" in one}
+    used = [(queries[one["round"]], one["item"]) for one in lines if "item" in one]
     assert len(used) == 2 * calls == int(search.index.state.t)
     for tool in ("bank_pays", "bank_breaks"):
         own = encoder([tool])[0]

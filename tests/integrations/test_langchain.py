@@ -178,8 +178,8 @@ def test_threads_answer_their_own_tickets_and_none_comes_from_outside(tmp_path):
     first = run(agent, "pay an amount")["learned_tools"]
     other = {"configurable": {"thread_id": "2"}}
     stolen = first | {"turn": "a turn"}
-    asked = HumanMessage("lend an amount", id="a turn")
-    given = {"messages": [asked], "learned_tools": stolen}
+    message = HumanMessage("lend an amount", id="a turn")
+    given = {"messages": [message], "learned_tools": stolen}
     second = agent.invoke(given, other)["learned_tools"]
     assert first["ticket"] != second["ticket"]
     assert answered(tmp_path) == [("pays", 1), ("says_so", 0)]
