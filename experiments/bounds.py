@@ -90,7 +90,8 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
                     results |= {f"{place}/{k}": x for k, x in numbers(statement, found).items()}
                 if square_loss.is_squarecb(learner):
                     p = min(one.p for one in square_loss.deciles(found))
-                    results[f"{name}/{label}: chances as predicted/T={length}/p"] = np.array([p])
+                    place = f"{name}/{label}: probabilities as predicted/T={length}"
+                    results[f"{place}/p"] = np.array([p])
         results |= ahead(some, world, name, cfg.repeats)
         figure(run, results, name)
     return results

@@ -110,9 +110,9 @@ def with_experience_replay(
         kept = entry_of(rule, state.t, choice, feedback)
         buffer, count = push(*state.extra[1:], query, *kept)
         known = jnp.minimum(count, capacity)
-        drawn = jax.random.randint(draw_key(seed, state.t), (per_round,), 0, known)
+        samples = jax.random.randint(draw_key(seed, state.t), (per_round,), 0, known)
         # Loop, because XLA would fuse a gather with the write above and copy the whole buffer.
-        old = lax.map(lambda i: jax.tree.map(lambda x: x[i], buffer), drawn)
+        old = lax.map(lambda i: jax.tree.map(lambda x: x[i], buffer), samples)
         available = state.available[old.item]  # rounds of items that are absent are skipped
         choices = Choice(item=old.item, propensity=old.propensity)
         counts = available.astype(old.reward.dtype)

@@ -66,7 +66,7 @@ REWARDS = np.array([0.3, 0.7, 1.0, 0.0, 0.5])  # reward of each item, whatever t
 
 
 @pytest.mark.parametrize(
-    "chances",
+    "probabilities",
     [
         dict.fromkeys(combinations(AVAILABLE, 2), 1 / 6),
         dict.fromkeys(combinations(AVAILABLE, 3), 1 / 4),
@@ -74,14 +74,14 @@ REWARDS = np.array([0.3, 0.7, 1.0, 0.0, 0.5])  # reward of each item, whatever t
     ],
     ids=["uniform pairs", "uniform triples", "uneven pairs"],
 )
-def test_with_a_reward_for_each_item_of_a_slate_equation_4_is_unbiased(chances):
+def test_with_a_reward_for_each_item_of_a_slate_equation_4_is_unbiased(probabilities):
     """Weight items by the probability that the slate contains them."""
     inclusion, mean = np.zeros(5), np.zeros(5)
-    for slate, chance in chances.items():
-        inclusion[list(slate)] += chance
-    for slate, chance in chances.items():
+    for slate, probability in probabilities.items():
+        inclusion[list(slate)] += probability
+    for slate, probability in probabilities.items():
         items = list(slate)
-        mean += chance * c_of(WEIGHTED, items, inclusion[items], REWARDS[items])
+        mean += probability * c_of(WEIGHTED, items, inclusion[items], REWARDS[items])
     np.testing.assert_allclose(mean, P - REWARDS * (P > 0), atol=1e-12)
 
 

@@ -52,8 +52,8 @@ def test_each_round_replays_rounds_of_the_buffer_in_one_step():
     for t, now in enumerate(past):
         state, plain = learn(rule, state, *now), learn(INNER, plain, *now)
         ring = [max(s for s in range(t + 1) if s % 4 == slot) for slot in range(min(t + 1, 4))]
-        drawn = np.asarray(draw(t, len(ring)))
-        moved = [learn(INNER, plain, *past[ring[int(i)]]).theta - plain.theta for i in drawn]
+        samples = np.asarray(draw(t, len(ring)))
+        moved = [learn(INNER, plain, *past[ring[int(i)]]).theta - plain.theta for i in samples]
         plain = plain._replace(theta=plain.theta + sum(moved))
         np.testing.assert_allclose(state.theta, plain.theta, rtol=1e-5)
     assert state.t == 7 == state.extra[2]  # both count rounds

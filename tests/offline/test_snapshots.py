@@ -98,8 +98,8 @@ def test_a_learner_that_served_without_learning_is_not_updated(served):
     learner, _, log = served
     still = log._replace(version=np.full(300, 7))
     state = learner.init(jnp.asarray(TASK.theta))
-    chances = jax.jit(jax.vmap(learner.probabilities, (None, 0)))
-    probabilities = np.asarray(chances(state, log.query[:20]))
+    probabilities_of = jax.jit(jax.vmap(learner.probabilities, (None, 0)))
+    probabilities = np.asarray(probabilities_of(state, log.query[:20]))
     first = take(still, slice(0, 20))
     own = probabilities[np.arange(20), first.item]
     log = first._replace(by_position=own[:, None])

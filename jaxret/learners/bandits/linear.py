@@ -389,8 +389,8 @@ def _thompson(base: Base, weights: Callable[[Posterior, PRNGKey], Float[Array, "
     """Show the best tool by sampled weights; the probability of each tool is unknown."""
 
     def act(state, query, key):
-        drawn = weights(state.extra, key)
-        values = means(drawn, state.theta, query.vector[None], base)[0] + query.offset
+        sample = weights(state.extra, key)
+        values = means(sample, state.theta, query.vector[None], base)[0] + query.offset
         item = jnp.argmax(common.where_available(state, values)).astype(jnp.int32)
         return Slate(items=item[None], propensity=jnp.full(1, jnp.nan, values.dtype))
 
