@@ -195,9 +195,9 @@ def scores_of(
     found["shown/softmax"] = scored(p[rows, shown], shown)  # of vectors and words
     learner = early.learner
     states = {"before": learner.init(jnp.asarray(task.theta)), "after": early.state(seed)}
-    asked = query_for(learner, jnp.asarray(task.queries), prior_for(learner, task))
+    learner_queries = query_for(learner, jnp.asarray(task.queries), prior_for(learner, task))
     for name, state in states.items():
-        sure, items = jax.device_get(_confidences(state, asked, learner))
+        sure, items = jax.device_get(_confidences(state, learner_queries, learner))
         found[f"mixture/{name}"] = scored(sure[order], items[order])
     return found | {"mixture/online": scored(online, shown)}
 

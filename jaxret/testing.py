@@ -189,10 +189,10 @@ def _one_update(case, update, reward, labels, observed=True):
     dtype = case.stream.queries.dtype
     choice = Choice(item=jnp.asarray(0, jnp.int32), propensity=jnp.asarray(0.5, dtype))
     feedback = Feedback(jnp.asarray(reward, dtype), jnp.asarray(observed), labels)
-    return update(case.state, asked(case, 0), choice, feedback)
+    return update(case.state, learner_query(case, 0), choice, feedback)
 
 
-def asked(case: Case, query: int):
+def learner_query(case: Case, query: int):
     """Return a query of the stream in the form that the learner reads."""
     prior = jax.tree.map(itemgetter(query), case.stream.prior)
     return query_for(case.learner, case.stream.queries[query], prior)
@@ -226,11 +226,11 @@ def _compiles_once(case, update, update_traces):
     state, stream = case.state, case.stream
     for t in range(2):
         key = jax.random.fold_in(case.key, t)
-        slate = jax.eval_shape(act, state, asked(case, t), key)
+        slate = jax.eval_shape(act, state, learner_query(case, t), key)
         choice = Choice(*(jnp.ones((), shown.dtype) for shown in slate))
         reward = jnp.asarray(t, stream.queries.dtype)
         feedback = Feedback(reward, jnp.asarray(True), stream.labels[t])
-        state = update(state, asked(case, t), choice, feedback)
+        state = update(state, learner_query(case, t), choice, feedback)
     for name, traces in {"act": act_traces, "update": update_traces}.items():
         if len(traces) != 1:
             _fail(case, f"{name} was compiled {len(traces)} times for 2 calls with the same shapes")
@@ -303,7 +303,7 @@ def _absent_items_rest(case, whole, first):
 
 def _propensities_are_those_of_the_policy(case, state):
     """Draw from the policy, and compare frequencies with the learner's probabilities."""
-    learner, query = case.learner, asked(case, 0)
+    learner, query = case.learner, learner_query(case, 0)
 
     def draws(state, query, key):
         keys = jax.random.split(key, _DRAWS)

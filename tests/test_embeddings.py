@@ -69,8 +69,8 @@ def test_offsets_are_exported_and_the_folder_says_how_to_rank_with_them(small, t
     of_run, of_saved = jr.evaluate(run, task), jr.evaluate(saved, task)
     assert {k: x.mean for k, x in of_saved.items()} == {k: x.mean for k, x in of_run.items()}
     ranks = saved.rank(task.queries, 12, None if name == "balance" else prior)
-    asked = query_for(run.learner, jnp.asarray(task.queries), task.prior)
-    scores = run.learner.scores(run.state(0), asked)
+    learner_query = query_for(run.learner, jnp.asarray(task.queries), task.prior)
+    scores = run.learner.scores(run.state(0), learner_query)
     np.testing.assert_allclose(saved.scores(task.queries, prior), scores, atol=1e-5)
     # the formula of the folder, with the arrays of its files
     arrays = load_file(tmp_path / "embeddings.safetensors")

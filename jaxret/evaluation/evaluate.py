@@ -299,8 +299,8 @@ def _of_run(run: Any, task: Task, masks: Bool[np.ndarray, "S N"] | None) -> Call
         raise ValueError(f"part has {len(masks)} rows, and the run has {seeds} seeds")
     numbers = jnp.asarray(run.numbers, jnp.float32)
     learner = run.family(*run.numbers[0].tolist())
-    asked = query_for(learner, jnp.asarray(task.queries), prior_for(learner, task))
-    arrays = (run.states, numbers, rows, asked, task.labels)
+    learner_queries = query_for(learner, jnp.asarray(task.queries), prior_for(learner, task))
+    arrays = (run.states, numbers, rows, learner_queries, task.labels)
     mesh = _mesh_of(run.states.theta)
 
     def of_cut(k):

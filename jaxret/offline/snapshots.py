@@ -183,8 +183,8 @@ _all = lru_cache(maxsize=64)(jax.jit)
 def _of_sets(function: Callable[..., Any], several: bool) -> Callable[..., Any]:
     """Make a function of one query, and of the place of its set, from one of one or n queries."""
 
-    def of(serving, asked):
-        (state, sets), (query, place) = serving, asked
+    def of(serving, placed):
+        (state, sets), (query, place) = serving, placed
         state = state._replace(available=sets[place[0]])
         if several:
             return function(state, jax.tree.map(lambda x: x[None], query))[0]

@@ -462,8 +462,8 @@ class Index(LiveCatalogue):
         shown, *rest = self._lesson(ticket, position, reward)
         new = jax.block_until_ready(self._update(jax.tree.map(jnp.array, shown), *rest))
         number = np.uint32(0)  # only the scores of this search are read
-        asked = (self._available, ticket.query, self._key, number)
-        if unknown and np.isnan(self._search(new, *asked)[1]).any():
+        arguments = (self._available, ticket.query, self._key, number)
+        if unknown and np.isnan(self._search(new, *arguments)[1]).any():
             raise ValueError(
                 f"{self.learner.name!r} needs the probability of "
                 f"{self.names[ticket.rows[position]]!r}, which it does not know: give feedback "

@@ -35,7 +35,7 @@ from jaxret.learners.rank_one import position_probabilities
 from jaxret.logs import LogWriter
 from jaxret.runtime import distributed
 from jaxret.simulation.engine import SimulateRounds, Simulation
-from jaxret.simulation.scan import asked_at, learn, show
+from jaxret.simulation.scan import learn, learner_query_at, show
 from jaxret.task import Task
 from jaxret.types import PRNGKey, State, Stream, Trace
 
@@ -158,8 +158,8 @@ def _scan_slates(
         slate = show(learner, state, environment, stream, query, key)
         available = available_at(environment, state.t, state.available)
         before = state._replace(available=available)
-        asked = asked_at(learner, environment, state.t, query, stream)
-        p = position_probabilities(learner, learner_state(before), asked, slate)
+        learner_query = learner_query_at(learner, environment, state.t, query, stream)
+        p = position_probabilities(learner, learner_state(before), learner_query, slate)
         new, line = learn(learner, state, environment, stream, query, key, slate)
         return new, (line, Slates(slate.items, p))
 

@@ -67,7 +67,7 @@ def round_keys(key: PRNGKey, t: Int[Array, "*m"]) -> tuple[PRNGKey, PRNGKey]:
     return fold(key, 2 * t), fold(key, 2 * t + 1)
 
 
-def asked_at(
+def learner_query_at(
     learner: Learner,
     environment: Environment,
     t: Int[Array, ""],
@@ -108,8 +108,8 @@ def show(
     learner = with_interventions(learner, environment, key, labels=stream.labels.shape[1])
     act_key, _ = round_keys(key, state.t)
     available = available_at(environment, state.t, state.available)
-    asked = asked_at(learner, environment, state.t, query, stream)
-    return learner.act(state._replace(available=available), asked, act_key)
+    learner_query = learner_query_at(learner, environment, state.t, query, stream)
+    return learner.act(state._replace(available=available), learner_query, act_key)
 
 
 def learn(
@@ -151,11 +151,11 @@ def learn(
     if reward is not None:
         feedback = feedback._replace(reward=reward)
     before = state._replace(available=available_at(environment, state.t, available))
-    asked = asked_at(learner, environment, state.t, query, stream)
-    logits = None if learner.logits is None else learner.logits(before, asked)
-    p = confidence(learner, before, asked) if is_calibrated(learner) else None
+    learner_query = learner_query_at(learner, environment, state.t, query, stream)
+    logits = None if learner.logits is None else learner.logits(before, learner_query)
+    p = confidence(learner, before, learner_query) if is_calibrated(learner) else None
     seen = feedback._replace(labels=labels) if learner.facts.oracle else feedback
-    new = learner.update(before, asked, choice, seen)
+    new = learner.update(before, learner_query, choice, seen)
     trace = Trace(
         **choice._asdict(),
         reward=reported(feedback),

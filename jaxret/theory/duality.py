@@ -94,13 +94,13 @@ def watch(run: Run) -> Watch:
     rule = rule_of(run.learner)
 
     def look(residual, state, line):
-        z = logits(state, line.asked)
+        z = logits(state, line.learner_query)
         p, right = over_items.softmax(z, None), one_hot_labels(line.labels, z)
         finite = jnp.where(jnp.isfinite(z), z, 0.0)
         top = z.max()
         log_total = top + jnp.log(jnp.exp(z - top).sum())
         residual = residual + (p - right)[:, None] * line.query[None, :]
-        own = ((p - right) * offsets_at(rule, state, line.asked)).sum()
+        own = ((p - right) * offsets_at(rule, state, line.learner_query)).sum()
         return residual, (log_total - p @ finite, log_total - right @ finite, own)
 
     return Watch(jnp.zeros(run.task.theta.shape, jnp.float32), look)

@@ -45,7 +45,7 @@ def watch(run: Run, evidence: Evidence) -> Watch:
     rule = evidence.rule
 
     def look(noise, state, line):
-        z = logits_of(rule, state, line.query, line.asked)
+        z = logits_of(rule, state, line.query, line.learner_query)
         choice = Choice(line.item, line.propensity)
         feedback = Feedback(line.reward, labels=None if rule.estimator.bandit else line.labels)
         c = coefficients(rule.estimator, z, choice, feedback, None)

@@ -133,8 +133,8 @@ def history(run: Run, seed: int) -> History:
     learner, trace, task, place = run.learner, run.trace, run.task, run.seeds.index(seed)
     require_constant(run)
     lines = [x[place] for x in (run.order, trace.item, trace.propensity, trace.reward)]
-    asked = query_for(learner, jnp.asarray(task.queries), prior_for(learner, task))
-    found = jax.device_get(_play(learner, task.theta, task.available, asked, lines))
+    queries = query_for(learner, jnp.asarray(task.queries), prior_for(learner, task))
+    found = jax.device_get(_play(learner, task.theta, task.available, queries, lines))
     weights, losses = (np.asarray(x, np.float64) for x in found)
     return History(weights, losses[:, 1:], losses[:, 0])
 
@@ -147,8 +147,8 @@ def _play(learner: Learner, theta, available, queries, lines):
         query, item, propensity, reward = line
         nothing = jnp.zeros_like(state.extra.losses)
         state = state._replace(extra=state.extra._replace(losses=nothing, rounding=nothing))
-        asked = jax.tree.map(lambda x: x[query], queries)
-        new = learner.update(state, asked, Choice(item, propensity), Feedback(reward))
+        learner_query = jax.tree.map(lambda x: x[query], queries)
+        new = learner.update(state, learner_query, Choice(item, propensity), Feedback(reward))
         return new, (jnp.exp(state.extra.log_weights), new.extra.losses)
 
     return jax.lax.scan(one, learner.init(theta, available), lines)[1]

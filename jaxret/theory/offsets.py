@@ -45,20 +45,20 @@ class RoundOffsets(NamedTuple):
     bias: Float[np.ndarray, "S T"]  # 2 o_{i*} - sum_i o_i
 
 
-def offsets_at(rule: Rule | None, state: State, asked: Any) -> Float[Array, " I"]:
+def offsets_at(rule: Rule | None, state: State, query: Any) -> Float[Array, " I"]:
     """Return the offsets of a round, zeros for a learner that has none.
 
     Args:
       rule: rule of a rank-one learner; None: another learner.
       state: state before the round.
-      asked: query in the form that the learner reads.
+      query: query in the form that the learner reads.
 
     Returns:
       [I].
     """
     if rule is None or rule.offsets is None:
         return jnp.zeros_like(state.theta[:, 0])
-    return offsets_of(rule, state, asked)
+    return offsets_of(rule, state, query)
 
 
 def of_queries(run: Run) -> Float[np.ndarray, "N I"] | None:
@@ -95,7 +95,7 @@ def measured(
     positions, u, start = jnp.asarray(positions), jnp.asarray(comparator), jnp.asarray(theta_1)
 
     def look(nothing, state, line):
-        own = offsets_of(rule, state, line.asked)[rows]
+        own = offsets_of(rule, state, line.learner_query)[rows]
         labels, q = positions[line.labels], line.query / rule.tau
         losses = [measure(theta @ q + own, labels).loss for theta in (u, start)]
         bias = 2 * measure(own, labels).logit_label - own.sum()

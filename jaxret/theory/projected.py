@@ -67,7 +67,7 @@ def watch(run: Run, evidence: Evidence) -> Watch:
 
     def look(nothing, state, line):
         label = positions[line.labels[0]]
-        own = offsets_at(rule, state, line.asked)[rows]
+        own = offsets_at(rule, state, line.learner_query)[rows]
         return nothing, expected_costs(rule, state.theta[rows], line.query, label, u, own)
 
     return Watch((), look)

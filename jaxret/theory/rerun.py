@@ -28,7 +28,7 @@ class Line(NamedTuple):
     """One round of a run."""
 
     query: Float[Array, " d"]
-    asked: Any  # the query in the form that the learner reads
+    learner_query: Any  # the query in the form that the learner reads
     labels: Int[Array, " L"]  # -1 pads
     item: Int[Array, ""]
     propensity: Float[Array, ""]
@@ -109,11 +109,12 @@ def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
         def one(carry, place):
             gathered, state = carry
             query, item, propensity, reward = place
-            asked = query_for(learner, queries[query], jax.tree.map(lambda x: x[query], prior))
-            line = Line(queries[query], asked, labels[query], item, propensity, reward)
+            own = jax.tree.map(lambda x: x[query], prior)
+            learner_query = query_for(learner, queries[query], own)
+            line = Line(queries[query], learner_query, labels[query], item, propensity, reward)
             gathered, measured = look(gathered, state, line)
             feedback = Feedback(reward, labels=line.labels if learner.facts.oracle else None)
-            state = learner.update(state, asked, Choice(item, propensity), feedback)
+            state = learner.update(state, learner_query, Choice(item, propensity), feedback)
             return (gathered, state), measured
 
         first = (start, learner.init(jnp.asarray(task.theta), available))

@@ -106,9 +106,9 @@ def corrected(log_p, query, past, *, bandwidth, strength, discount):
 def test_probabilities_are_those_of_a_table_of_the_last_rounds(inner, n):
     learner = jr.with_memory(inner, **SETTINGS, capacity=7)
     state, past = after_rounds(learner, n), ROUNDS[:n][-7:]
-    asked = [query * length for (query, *_), length in zip(past, (1.0, 0.1, 7.0), strict=False)]
+    queries = [query * length for (query, *_), length in zip(past, (1.0, 0.1, 7.0), strict=False)]
     moved = []
-    for query in np.float32([*asked, past[0][0] + past[1][0]]):
+    for query in np.float32([*queries, past[0][0] + past[1][0]]):
         log_p = np.float64(logits_of(inner, without_buffer(state), query))
         if inner is not MIXTURE:  # whose logits are ln P, and need not sum to one
             log_p = log_p - logsumexp(log_p)
@@ -233,15 +233,15 @@ def test_each_item_of_a_slate_is_remembered_with_its_reward():
 def test_similarity_is_of_vectors_and_not_of_priors():
     inner = jr.hybrid(tau=0.2, lexical=0.5, width=2)
     learner = jr.with_memory(inner, **SETTINGS)
-    asked = [
+    queries = [
         Query(QUERIES[0], Prior(np.int32(items), np.float32(scores)))
         for items, scores in [([0, 1], [0.3, 0.1]), ([2, -1], [0.7, 0.0])]
     ]
     choice, success = Choice(np.int32(3), np.float32(1)), Feedback(np.float32(1))
-    state = quick_jit(learner.update)(quick_jit(learner.init)(THETA), asked[0], choice, success)
-    log_p = np.stack([logits_of(learner, state, query) for query in asked])
+    state = quick_jit(learner.update)(quick_jit(learner.init)(THETA), queries[0], choice, success)
+    log_p = np.stack([logits_of(learner, state, query) for query in queries])
     assert (log_p[:, 3] > -np.log(1.5)).all()  # (kappa P + 1) / (kappa + 1) with other words
-    own = [logits_of(inner, without_buffer(state), query) for query in asked]
+    own = [logits_of(inner, without_buffer(state), query) for query in queries]
     np.testing.assert_allclose(log_p[:, :3], log_softmax(own, axis=1)[:, :3], rtol=1e-4)
 
 

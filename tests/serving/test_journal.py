@@ -79,7 +79,7 @@ def test_the_log_of_another_learner_is_refused(task, tmp_path):
 
 def test_an_index_without_a_log_writes_none(task, tmp_path, monkeypatch):
     def append(*args):
-        raise AssertionError("nobody asked for a log")
+        raise AssertionError("a line was written without a log")
 
     monkeypatch.setattr(LogWriter, "append", append)
     index = jr.Index(jr.greedy(), task)

@@ -52,8 +52,8 @@ def test_a_text_is_ranked_by_vectors_and_words_as_in_a_simulation(texts, learner
     index = jr.Index(learner, texts)
     for row, text in enumerate(TEXTS):
         prior = jax.tree.map(lambda x, row=row: jnp.asarray(x[row : row + 1]), texts.prior)
-        asked = query_for(learner, jnp.asarray(texts.queries[row : row + 1]), prior)
-        expected = np.asarray(learner.scores(index.state, asked))[0]
+        learner_query = query_for(learner, jnp.asarray(texts.queries[row : row + 1]), prior)
+        expected = np.asarray(learner.scores(index.state, learner_query))[0]
         ticket = index.search(text, k=4)
         rows = [texts.ids.index(one) for one in ticket.ids]
         np.testing.assert_allclose(ticket.scores, expected[rows], rtol=1e-5)
@@ -176,9 +176,9 @@ def test_late_feedback_is_learnt_with_the_prior_of_its_own_ticket(texts, tmp_pat
     state = index.state
     for row, ticket in [*enumerate(tickets)][::-1]:
         prior = jax.tree.map(lambda x, row=row: jnp.asarray(x[row]), texts.prior)
-        asked = query_for(learner, jnp.asarray(texts.queries[row]), prior)
+        learner_query = query_for(learner, jnp.asarray(texts.queries[row]), prior)
         choice = Choice(jnp.asarray(int(ticket.ids[0])), jnp.asarray(ticket.propensities[0]))
-        state = learner.update(state, asked, choice, Feedback(jnp.asarray(1.0)))
+        state = learner.update(state, learner_query, choice, Feedback(jnp.asarray(1.0)))
     for one in (index, jr.Index.load(tmp_path, learner, encode)):
         for ticket in tickets[::-1]:
             one.feedback(ticket, worked=1.0)

@@ -135,9 +135,9 @@ def test_effects_of_the_environment_are_logged(tmp_path):
         folder = tmp_path / learner.name
         run = jr.simulate(learner, TASK, environment=environment, log=folder)
         log = jr.load_log(folder / "seed_0.jsonl", TASK)
-        t, asked = np.arange(60)[:, None], run.order[0]
+        t, query = np.arange(60)[:, None], run.order[0]
         angle = t * float(turning.rate)
-        expected = np.cos(angle) * TASK.queries[asked] + np.sin(angle) * turning.turned[asked]
+        expected = np.cos(angle) * TASK.queries[query] + np.sin(angle) * turning.turned[query]
         np.testing.assert_allclose(log.query, expected, atol=1e-6)
         np.testing.assert_array_equal(log.version, -1)
         np.testing.assert_array_equal(log.item, run.trace.item[0])

@@ -82,16 +82,16 @@ ORDERS = jr.stream_orders(TASK, 1, SEEDS)[:, :20]
 
 def played(pick):
     """Return the trace of twenty rounds in chunks of eight, and the selector's inputs."""
-    asked = []
+    calls = []
 
     def select(queries, items):
-        asked.append((np.array(queries), np.array(items)))
+        calls.append((np.array(queries), np.array(items)))
         return pick(items)
 
     learner = jr.orag(tau=0.3, eta=0.02, k=3)
     run = jr.simulate(learner, TASK, rounds=20, seeds=SEEDS, select=select, chunk=8)
     assert run.form == "round by round, selected outside"
-    queries, items = (np.stack(parts, axis=1) for parts in zip(*asked, strict=True))
+    queries, items = (np.stack(parts, axis=1) for parts in zip(*calls, strict=True))
     return run.trace, queries, items
 
 

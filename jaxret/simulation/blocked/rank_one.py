@@ -143,8 +143,8 @@ class RankOneKernel(Kernel):
         (maps, memory, usage), past, count = self._extra(state)
         slots, rewards, lines, prior = (), (), rounds.vectors, rounds.scores
         if self.replay:
-            real, asked = rounds.real, self._asked(rounds)
-            slots, old = sample_block(self.replay, past.query, count, rounds.t, real, asked)
+            real, queries = rounds.real, self._queries(rounds)
+            slots, old = sample_block(self.replay, past.query, count, rounds.t, real, queries)
             rewards = past._replace(query=())
             lines = _with_old(lines, vector_of(old))
             if prior is not None and rule.reads_prior:
@@ -257,8 +257,8 @@ class RankOneKernel(Kernel):
             maps = jax.tree.map(lambda new, old: jnp.where(moves.any(), new, old), new, maps)
         extra = rule.pack(maps, carry.memory, carry.usage)
         if self.replay:
-            asked = self._asked(rounds)
-            extra = (extra, *push_block(past.query, carry.rewards, count, rounds.real, asked))
+            queries = self._queries(rounds)
+            extra = (extra, *push_block(past.query, carry.rewards, count, rounds.real, queries))
         t = state.t + rounds.real.sum(dtype=state.t.dtype)
         return state._replace(theta=theta, t=t, extra=extra)
 
@@ -272,7 +272,7 @@ class RankOneKernel(Kernel):
         own, past, count = state.extra if self.replay else (state.extra, *_NOTHING)
         return self.rule.unpack(own), past, count
 
-    def _asked(self, rounds: Rounds) -> Any:
+    def _queries(self, rounds: Rounds) -> Any:
         """Return the queries of a block in the form in which they are replayed."""
         offsets = self.rule.offsets
         if offsets is None or not self.rule.reads_prior:

@@ -103,13 +103,13 @@ def test_without_learning_it_shows_and_counts_what_static_hybrid_retrieval_does(
 def test_draws_of_neural_linear_are_around_the_offsets(hub):
     """With little noise a draw is the mean."""
     learner = hybrid("neural_linear", rate=1e-12)
-    asked = query_for(learner, jnp.asarray(hub.queries[:50]), hub.select(range(50)).prior)
+    learner_queries = query_for(learner, jnp.asarray(hub.queries[:50]), hub.select(range(50)).prior)
 
     def run():
         state = learner.init(jnp.asarray(hub.theta))
         keys = jax.random.split(jax.random.key(0), 50)
-        slates = jax.vmap(learner.act, (None, 0, 0))(state, asked, keys)
-        return slates.items[:, 0], learner.scores(state, asked)
+        slates = jax.vmap(learner.act, (None, 0, 0))(state, learner_queries, keys)
+        return slates.items[:, 0], learner.scores(state, learner_queries)
 
     items, scores = jax.device_get(quick_jit(run)())
     np.testing.assert_array_equal(items, scores.argmax(axis=1))
@@ -138,9 +138,9 @@ def test_an_index_resets_the_usage_of_a_reused_row_and_is_restored(name, tmp_pat
         again.search(documents[0])
 
 
-def test_rows_with_mapped_queries_are_those_of_the_regression(asked):
+def test_rows_with_mapped_queries_are_those_of_the_regression(rounds):
     """Up to what is equal for all tools, and the offset."""
-    log, queries, _ = asked
+    log, queries, _ = rounds
     learner = hybrid("lints", ridge=0.8)
     state = taught(learner, log._replace(queries=queries))[-1]
     blank = Query(log.queries, Prior(np.full((T, 1), -1), np.zeros((T, 1))))
@@ -152,7 +152,7 @@ def test_rows_with_mapped_queries_are_those_of_the_regression(asked):
 
 
 @pytest.fixture(scope="module")
-def asked():
+def rounds():
     """Return a log with queries that have priors, and its prior scores [T, I]."""
     log, rng = make_rounds(items=I, width=D, rounds=T), np.random.default_rng(5)
     scores = rng.random((T, I)) * (rng.random((T, I)) < 0.6)
@@ -192,8 +192,8 @@ RESIDUALS = {  # settings, offsets in units of the reward, values
 
 
 @pytest.mark.parametrize("name", RESIDUALS)
-def test_a_square_loss_learns_what_the_offset_leaves_of_the_reward(asked, name):
-    (log, queries, scores), (settings, unit, values) = asked, RESIDUALS[name]
+def test_a_square_loss_learns_what_the_offset_leaves_of_the_reward(rounds, name):
+    (log, queries, scores), (settings, unit, values) = rounds, RESIDUALS[name]
     states = taught(hybrid(name, **settings), log._replace(queries=queries))
     offset, usage = offsets_of(states, log, scores, values)
     left = log.rewards - unit * offset[np.arange(T), log.items]
@@ -207,8 +207,8 @@ def test_a_square_loss_learns_what_the_offset_leaves_of_the_reward(asked, name):
     )
 
 
-def test_fastcb_descends_on_the_log_loss_with_the_offset_in_its_link(asked):
-    log, queries, scores = asked
+def test_fastcb_descends_on_the_log_loss_with_the_offset_in_its_link(rounds):
+    log, queries, scores = rounds
     eta, tau, centre = 0.05, 0.3, 0.4
     learner = hybrid("fastcb", eta=eta, tau=tau, centre=centre)
     states = taught(learner, log._replace(queries=queries))
@@ -223,8 +223,8 @@ def test_fastcb_descends_on_the_log_loss_with_the_offset_in_its_link(asked):
     np.testing.assert_allclose(states[-1].extra.own, b, atol=1e-10)
 
 
-def test_logistic_ucb_has_the_offset_in_its_log_loss(asked):
-    log, queries, scores = asked
+def test_logistic_ucb_has_the_offset_in_its_log_loss(rounds):
+    log, queries, scores = rounds
     tau, centre, ridge = 0.2, 0.3, 0.5
     learner = hybrid("logistic_ucb", ridge=ridge, tau=tau, centre=centre)
     states = taught(learner, log._replace(queries=queries))
@@ -237,9 +237,9 @@ def test_logistic_ucb_has_the_offset_in_its_log_loss(asked):
         np.testing.assert_allclose(more, h + p * (1 - p) * q**2, rtol=1e-10)
 
 
-def test_soba_treats_the_offset_as_a_feature_whose_weight_is_certain(asked):
+def test_soba_treats_the_offset_as_a_feature_whose_weight_is_certain(rounds):
     """By the algorithm of the paper, with an infinite diagonal for that weight."""
-    log, queries, scores = asked
+    log, queries, scores = rounds
     tau, ridge = 0.3, 0.8
     best = (log.queries @ log.theta.T).argmax(axis=1)  # successes of tools that score best
     log = log._replace(
@@ -283,8 +283,8 @@ def moved(theta, q, item, y, added, tau, eta, step=1e-6):
     return new / np.linalg.norm(new, axis=1, keepdims=True)
 
 
-def test_heads_learn_and_act_with_the_offset(asked):
-    log, queries, scores = asked
+def test_heads_learn_and_act_with_the_offset(rounds):
+    log, queries, scores = rounds
     tau, eta = 0.3, 0.05
     learner = hybrid("bootstrapped", tau=tau, eta=eta, heads=3)
     states = taught(learner, log._replace(queries=queries))
@@ -306,8 +306,8 @@ def test_heads_learn_and_act_with_the_offset(asked):
         np.testing.assert_allclose(compute(learner.probabilities, states[t], queries[t]), share)
 
 
-def test_success_prior_multiplies_the_odds_of_words_usage_and_success(asked):
-    log, queries, scores = asked
+def test_success_prior_multiplies_the_odds_of_words_usage_and_success(rounds):
+    log, queries, scores = rounds
     tau, eta = 0.3, 0.02
     learner = hybrid("success_prior", tau=tau, eta=eta, successes=1.5, failures=4.0)
     states = taught(learner, log._replace(queries=queries))

@@ -36,18 +36,18 @@ def test_parts_of_rows_are_what_a_loop_gives(items, projected):
     rows, sums = apply_pending(
         *arrays, jnp.asarray(factor) if projected else None, jnp.asarray(weights), part=8
     )
-    expected, asked = by_loop(theta, pending, u, factor, weights)
+    expected, expected_sums = by_loop(theta, pending, u, factor, weights)
     np.testing.assert_allclose(rows, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(sums, asked, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(sums, expected_sums, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_parts_need_no_second_theta(asked):
+@pytest.mark.parametrize("with_sums", [True, False])
+def test_parts_need_no_second_theta(with_sums):
     def room(part):
         apply = jax.jit(lambda *arrays: apply_pending(*arrays, part=part), donate_argnums=0)
         return apply.lower(*arrays).compile().memory_analysis().temp_size_in_bytes
 
     arrays = [jnp.asarray(x) for x in block(8192)]
-    arrays += [arrays[1]] if asked else []
+    arrays += [arrays[1]] if with_sums else []
     assert room(8192) >= arrays[0].nbytes
     assert room(64) < arrays[0].nbytes / 4
