@@ -1,10 +1,10 @@
-"""The index behind an integration: made or loaded, in step with the tools, and answered.
+"""The index of an integration: creates or loads it, and keeps it equal to the list of tools.
 
     searched = AgentIndex(None, None, "search", None, "minilm", fingerprint=.., read=..)
     ticket = searched.find({"send_invoice": tool, ..}, "charge my client", k=5)
     searched.watch(reward, ticket.key, "send_invoice", result)
 
-It knows no framework: ``said`` and ``read`` know what a tool is, and an outcome what a result is.
+Independent of frameworks: ``fingerprint`` and ``read`` interpret a tool, an outcome its result.
 """
 
 import inspect
@@ -27,7 +27,7 @@ from jaxret.tools.tool import tool_of
 
 log = logging.getLogger(__name__)
 
-SAVE_EVERY = 1000  # answers between two saves; a restart does again what came after the last one
+SAVE_EVERY = 1000  # answers between two saves; a restart replays the later ones
 
 
 class AgentIndex:
@@ -89,7 +89,7 @@ class AgentIndex:
         return self._synced(tools).search(query, k=k, allowed=list(tools))
 
     def learn(self, ticket: str, name: str, worked: float) -> None:
-        """Answer a tool of a ticket; every `SAVE_EVERY` answers the folder is saved.
+        """Give feedback on a tool of a ticket; save the folder after every `SAVE_EVERY` answers.
 
         Args:
           ticket: key of the ticket.
@@ -106,7 +106,7 @@ class AgentIndex:
             self.index.save(self.folder)
 
     def watch(self, outcome: Outcome, ticket: str, name: str, result: Any) -> None:
-        """Learn from the result of a call; what cannot be learnt is logged, and fails no call.
+        """Learn from the result of a call. Errors of learning are logged and never raised.
 
         Args:
           outcome: function of the result to a reward in [0, 1] or None, which teaches nothing.
@@ -152,7 +152,7 @@ class AgentIndex:
             if self.index is None:
                 self.index = self._made([self._tool(name, tools[name]) for name in new])
             else:
-                # What an index that was given says of a tool is replaced only by later news.
+                # A given index keeps its description of a tool until the agent's tool changes.
                 known = self._given - self._seen.keys()
                 if news := [self._tool(name, tools[name]) for name in new if name not in known]:
                     self.index.sync(news)

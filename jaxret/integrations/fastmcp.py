@@ -1,4 +1,4 @@
-"""FastMCP: a server whose agents find tools by search, and which learns from what their calls do.
+"""FastMCP: a search over the tools of a server, which learns from the outcomes of calls.
 
     server = FastMCP("gateway")                    with its own, mounted and proxied tools
     LearnedSearch(folder="search").install(server)
@@ -84,7 +84,7 @@ def no_error(result: Any) -> float | None:
 
 
 def only_errors(result: Any) -> float | None:
-    """Return 0 if the tool failed and else None: that it worked, the agent must say.
+    """Return 0 if the tool failed, else None; the rating of the agent supplies the success.
 
     Args:
       result: a `ToolResult`, or the exception that the tool raised.

@@ -17,8 +17,8 @@ user has judged the answer:
     answer = agent.invoke({"messages": "charge my client"})
     learned.learn(answer["learned_tools"]["ticket"], "send_invoice", 1.0)
 
-Place it in the list of middleware behind that which adds or hides tools, or rewrites errors, so
-that it sees what is left of them and what a tool really did; and before that which tries again.
+Place it after middleware that adds or hides tools or rewrites errors, so that it sees the tools
+that remain and the original errors; and before middleware that retries.
 Errors of tools that no middleware catches end the run, and are learnt as well. A search shows only
 what its request may see; the other tools stay in the index. One process uses a folder; the first
 search of a process compiles and takes seconds.
@@ -107,7 +107,7 @@ def no_error(result: Called | Exception) -> float | None:
 
 
 def only_errors(result: Called | Exception) -> float | None:
-    """Return 0 if the tool failed and else None: that it worked, the model or the user must say.
+    """Return 0 if the tool failed, else None; the rating of the model or user supplies the success.
 
     Args:
       result: the `ToolMessage` or `Command` that the tool returned, or the exception that it
@@ -321,7 +321,7 @@ def _turn(message: HumanMessage) -> str:
 
 
 def _shown(state: Any) -> Shown | None:
-    """Return the search of a thread's state, which is no mapping in graphs of other makers."""
+    """Return the search in a thread's state, which is a mapping or an object with attributes."""
     return state.get(KEY) if isinstance(state, Mapping) else getattr(state, KEY, None)
 
 

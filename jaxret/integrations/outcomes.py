@@ -1,4 +1,4 @@
-"""What the outcome of a call says about the choice of its tool.
+"""Rewards from the outcomes of tool calls.
 
     reward()                                        1.0: no error
     reward("no such invoice")                       0.0: the tool failed
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 Outcome: TypeAlias = Callable[[Any], float | Awaitable[float | None] | None]
 
-#: Errors that say nothing about the choice of the tool, by their words: proxies pass no types on.
+#: Messages of errors unrelated to the choice of the tool; proxies do not pass on their types.
 SAYS_NOTHING = re.compile(
     r"validation errors? for |input validation error|error invoking tool "
     r"|invalid (arguments|params)|unexpected keyword argument"
@@ -26,7 +26,7 @@ SAYS_NOTHING = re.compile(
     re.IGNORECASE,
 )
 NOT_THE_TOOL = (PermissionError, TimeoutError, ConnectionError, NotImplementedError)
-REFUSED = (401, 403, 407, 408, 429)  # HTTP: who asks, or how often, not what
+REFUSED = (401, 403, 407, 408, 429)  # HTTP: refused for the caller or the rate, not the request
 #: The name of a tool in its error, which does not count.
 NAMED = re.compile(r"^(\w+: )?(error calling )?tool '[^']*'", re.IGNORECASE)
 

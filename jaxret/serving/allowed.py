@@ -3,8 +3,8 @@
     index.search(query, allowed=["mail.send", "mail.read"])      or a mask over index.ids
 
 The set is used like the availability of tools: the learner draws from its softmax over the set, and
-learns from the feedback as if there were no other tools. A set is kept once, under a name made of
-its rows, and the log refers to it by this name.
+learns from the feedback as if there were no other tools. A set is stored once, under a hash of its
+rows, by which the log refers to it.
 
 Letters: I rows of the state.
 """
@@ -51,7 +51,7 @@ class Sets:
         return some.name in self.kept
 
     def keep(self, some: NamedSet) -> NamedSet:
-        """Keep a set as the latest; return the one that was kept before, if it was."""
+        """Mark a set as the latest; return the kept set of its name, or else this one."""
         self.kept[some.name] = found = self.kept.pop(some.name, some)
         while len(self.kept) > MOST:
             self.kept.pop(next(iter(self.kept)))

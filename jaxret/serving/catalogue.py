@@ -40,7 +40,7 @@ Descriptions: TypeAlias = ArrayLike | Sequence[str]  # a vector [d] or a text fo
 
 
 class Synced(NamedTuple):
-    """What `LiveCatalogue.sync` did.
+    """Result of `LiveCatalogue.sync`.
 
     Attributes:
       added: ids of the tools that are new, or came back.
@@ -82,7 +82,7 @@ class LiveCatalogue:
         self._known: dict[str, int] = {}
 
     def _record(self, line: Mapping[str, Any]) -> None:
-        """Note a change that is about to be made, as `_change` reads it; here nothing is noted."""
+        """Log a change before it is made, as `_change` reads it; this class has no log."""
 
     @classmethod
     def from_tools(
@@ -121,7 +121,7 @@ class LiveCatalogue:
 
     @state.setter
     def state(self, state: State) -> None:
-        self._state = jax.tree.map(jnp.array, state)  # no array is shared, or there twice
+        self._state = jax.tree.map(jnp.array, state)  # copies: none is shared or occurs twice
 
     @property
     def ids(self) -> list[str]:
@@ -133,14 +133,14 @@ class LiveCatalogue:
     def sync(self, tools: Any, how: How = "carry") -> Synced:
         """Add the tools of a list that are new, and redescribe those whose text changed.
 
-        Tools that are not in the list stay, since a list may be what one user may see: `remove`
-        removes them. A tool of a category is also recognised by its id with the category before
-        it. Texts are compared with those of the index; a tool described by a vector is redescribed.
-        Call it from one thread: other calls may come between its additions and redescriptions.
+        Tools that are not in the list stay, since a list may have only the tools of one user:
+        `remove` removes them. A tool with a category is also recognised by the id
+        ``category.name``. Texts are compared with those of the index; a tool described by a vector
+        is redescribed. Call it from one thread: other calls may come between its changes.
 
         Args:
           tools: what `jaxret.tools.read` reads, or the tools that it returned.
-          how: what becomes of what was learnt about a changed tool, as in `redescribe`.
+          how: ``keep``, ``reset`` or ``carry``, as in `redescribe`.
 
         Returns:
           The ids that were added, redescribed and left unchanged.
@@ -170,13 +170,13 @@ class LiveCatalogue:
     def add(self, ids: Sequence[str], descriptions: Descriptions, *, reset: bool = False) -> None:
         """Add tools at the end; a removed tool is restored.
 
-        A tool that comes back with the description that it had keeps what was learnt about it; with
-        another description it starts from that.
+        A tool that returns with its old description keeps its learnt row; with another description
+        it starts from that one.
 
         Args:
           ids: ids of the tools, none of which is available.
           descriptions: a text or a vector [d] for each tool.
-          reset: whether tools that come back with the same description start from it as well.
+          reset: whether tools that return with their old description also start from it.
 
         Raises:
           ValueError: if an id is blank or no string, is available already, or occurs twice.
@@ -235,13 +235,13 @@ class LiveCatalogue:
             self._change(line)
 
     def _change(self, line: Mapping[str, Any]) -> None:
-        """Make a change of the catalogue, now or again from the journal.
+        """Apply a change to the catalogue, from a call or from the journal.
 
         Args:
           line: ids under ``add``, ``remove`` or ``redescribe``; for the first and the last also the
             ``vectors`` and ``texts``, for the first ``reset``, and for the last ``how``.
         """
-        self._lexicon = None  # is of the available tools
+        self._lexicon = None  # depends on the available tools
         if "remove" in line:
             rows = self._rows(line["remove"])
             available = self._available

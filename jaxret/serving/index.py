@@ -1,4 +1,4 @@
-"""A live index: search, use a tool, and report whether it worked, from which the learner learns.
+"""A live index: searches for tools, and learns from reports of whether they worked.
 
     index = Index(greedy(), task)
     ticket = index.search("is the 8:40 to Basel late?", k=3)      ids and scores, best first
@@ -130,7 +130,7 @@ class Index(LiveCatalogue):
             0. None: the match of the words of a text. For a list a mapping each.
           at_least: smallest confidence in [0, 1] with which tools are returned; below it the ticket
             is empty and closed. None: as the learner decides (`jaxret.abstaining`). Do not use it
-            if the log is to value other rules, since withheld tools are not logged.
+            if the log will evaluate other policies, since withheld tools are not logged.
           allowed: ids of the tools that may be shown, or a mask over `ids`; removed ones are left
             out. None: all. How rare a word is depends on all available tools.
 
@@ -201,7 +201,7 @@ class Index(LiveCatalogue):
     def save(self, folder: str | Path) -> None:
         """Save the index and its open tickets, for `Index.load`.
 
-        Other threads may go on; what they do afterwards is in the log alone.
+        Other threads may continue; what they do meanwhile is only in the log.
 
         Args:
           folder: folder to write; an existing index in it is replaced. It is owned by this process
@@ -331,7 +331,7 @@ class Index(LiveCatalogue):
         return LogWriter(log, {"learner": self.learner.name}, fsync=fsync, since=since)
 
     def _continue(self, writer: LogWriter, end: End | None) -> None:
-        """Replay a log from the save on; a log that has nothing yet is begun."""
+        """Replay a log from the last save; start a log that is empty."""
         if writer.later is not None:
             journal.replay(self, writer.later)
         elif writer.lines:
@@ -360,7 +360,7 @@ class Index(LiveCatalogue):
         return some, some.mask(len(available)) & available
 
     def _answers(self, queries: list[Any], available: Any) -> list[Any]:
-        """Search for each query, in calls of one program or of that for many."""
+        """Search for each query, by the program for one query or the batched one."""
         first, found = self.next_ticket, []
         if len(queries) == 1:
             number = np.uint32(first)
@@ -380,7 +380,7 @@ class Index(LiveCatalogue):
     def _ticket(
         self, number: int, query: Any, answer: Any, k: int, some: NamedSet | None, available: Any
     ) -> tuple[Ticket, Open, dict[str, Any]]:
-        """Make the ticket of an answer, what is kept of it, and its line in the log."""
+        """Make the ticket of an answer, its `Open` record, and its line in the log."""
         (items, propensity), scores, p, by_position, sure = answer
         sure = _known(sure)
         own = {int(row): float(x) for row, x in reversed([*zip(items, propensity, strict=True)])}
@@ -452,8 +452,8 @@ class Index(LiveCatalogue):
     def _require_learnable(self, ticket: Open, position: int, reward: float) -> None:
         """Raise what learning would raise, or ValueError if it needs an unknown probability.
 
-        The update is tried on a copy if the probability is unknown, and once for each size of the
-        state, which also compiles it: a line of the log tells only of what was learnt.
+        The update is first tried on a copy if the probability is unknown or the size of the state
+        is new, which also compiles it, so that no failed update is logged.
         """
         unknown = math.isnan(ticket.propensities[position])
         there = self._available[ticket.rows[position]]
@@ -472,7 +472,7 @@ class Index(LiveCatalogue):
         self._tried = self.starts.shape
 
     def _learn(self, ticket: Open, position: int, reward: float) -> None:
-        """Learn from the feedback on a tool; that on a removed tool is counted alone."""
+        """Learn from the feedback on a tool; for a removed tool only count the round."""
         state = self._state
         if not self._available[ticket.rows[position]]:
             self._state = state._replace(t=state.t + 1)
@@ -486,7 +486,7 @@ class Index(LiveCatalogue):
     def _lesson(
         self, ticket: Open, position: int, reward: float
     ) -> tuple[State, Any, Choice, np.floating]:
-        """Return the arguments of the update: those of a search among the tools of the ticket."""
+        """Return the arguments of the update, in a state with the allowed tools of the ticket."""
         shown, dtype = self._state, self.starts.dtype.type
         if ticket.allowed is not None:
             mask = ticket.allowed.mask(len(shown.available)) & self._available

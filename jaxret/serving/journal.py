@@ -1,12 +1,12 @@
-"""The journal of an index: its log, from which what came after the last save is done again.
+"""Journal of an index: replays what was logged after the last save.
 
 `jaxret.logs` has the lines of searches and answers. An index adds to the line of a search
 
     {"round": 7, .., "time": 1.7e9, "drawn": 1, "listed": [..], "allowed": "5f0e.."}
 
-of which ``time`` is always there, ``drawn`` and ``listed`` if more than one tool is on the ticket,
-``allowed`` if a set was given, and ``prior`` if the learner reads prior scores; to an answer its
-``time``; and it writes a line
+It always has ``time``; it has ``drawn`` and ``listed`` if the ticket has several tools, ``allowed``
+if a set was given, and ``prior`` if the learner reads prior scores. The line of an answer also has
+``time``. The other lines are
 
     {"round": 8, "withheld": 0.2}                                    for an empty ticket
     {"index": "<identity>", "begins": 7, "open_tickets": .., "expire": .., "absent": [..]}
@@ -14,9 +14,9 @@ of which ``time`` is always there, ``drawn`` and ``listed`` if more than one too
     {"add": [ids], "vectors": [..], "texts": [..], "reset": false}   before the catalogue changes
     {"remove": [ids]}    {"redescribe": [ids], "vectors": [..], "texts": [..], "how": "carry"}
 
-Lines are written before the change that they tell of. The draws of searches are not repeated: what
-was shown is in the log. Updates are computed again by the same program from the same numbers, which
-gives the same state bit for bit.
+Each line is written before the change that it describes. The draws of searches are not repeated:
+what was shown is in the log. Updates are computed again by the same program from the same numbers,
+which gives the same state bit for bit.
 
 Letters: d width.
 """
@@ -52,7 +52,7 @@ def withheld(number: int, confidence: float | None) -> dict[str, Any]:
 
 
 def shown_with(ticket: Open, drawn: int, listed: list[float], names: list[str]) -> dict[str, Any]:
-    """Return what the line of a search has beside that of any log.
+    """Return the fields that the journal adds to the line of a search.
 
     Args:
       ticket: the new ticket.
@@ -72,7 +72,7 @@ def shown_with(ticket: Open, drawn: int, listed: list[float], names: list[str]) 
 
 
 def replay(index: Any, lines: Iterable[tuple[int, dict[str, Any]]]) -> None:
-    """Do again what the lines of a log tell, in an index in its state before them.
+    """Apply the lines of a log to an index in its state before them.
 
     Args:
       index: a `jaxret.serving.index.Index`.

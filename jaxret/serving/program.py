@@ -1,4 +1,4 @@
-"""The compiled parts of a live index, and the list that is made of a search.
+"""Compiled functions of a live index, and the list of tools on a ticket.
 
 Letters: I rows of the state, d width, k items shown, n queries or tools.
 """
@@ -20,7 +20,7 @@ from jaxret.runtime.memo import memoized
 from jaxret.simulation.trace import of_item
 from jaxret.types import Feedback, State
 
-SIZES = (8, 64)  # queries of one call of the program of many
+SIZES = (8, 64)  # numbers of queries for which the batched search is compiled
 
 
 @memoized  # indices of one learner share their programs
@@ -138,7 +138,7 @@ def padded(queries: list[Any], size: int) -> Any:
 
 
 def best_first(scores: Float[np.ndarray, " I"], n: int) -> Int[np.ndarray, " n"]:
-    """Return the rows of the n largest scores, of equal ones the first, without sorting all.
+    """Return the rows of the n largest scores, best first; ties go to the earlier row.
 
     Returns:
       [n].

@@ -71,7 +71,7 @@ class Ticket(NamedTuple):
 
 
 class Open(NamedTuple):
-    """A ticket without feedback on all of its tools so far."""
+    """An open ticket: at least one of its tools has no feedback yet."""
 
     query: Any  # vector [d], with its prior if the learner reads it
     rows: list[int]  # rows of the tools on the ticket
@@ -93,7 +93,7 @@ class Tickets:
     Attributes:
       waiting: tickets without feedback, oldest first.
       partly: tickets with feedback on some of their tools.
-      closed: why each of the last `CLOSED` closed tickets is closed.
+      closed: reason for which each of the last `CLOSED` closed tickets was closed.
 
     Raises:
       ValueError: if a number is out of its range.
