@@ -29,7 +29,7 @@ KEPT = 128  # length of a ranking
 
 
 class Words(NamedTuple):
-    """What a method trains on besides vectors; None where the method does not need it."""
+    """Texts, documents and encoder of a task; None where not needed."""
 
     texts: list[str]  # texts of the N queries
     documents: list[str]  # documents of the I tools

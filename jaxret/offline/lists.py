@@ -2,7 +2,7 @@
 
     index.search(query, k=5)        one drawn, four that follow from it
 
-What a round says of another policy depends on what is used:
+How a round is weighted for another policy depends on which tools are used:
 
     the first, always     the list below it does not count: a log of one tool per round, which every
                           estimator reads

@@ -181,7 +181,7 @@ _all = lru_cache(maxsize=64)(jax.jit)
 
 @lru_cache(maxsize=64)
 def _of_sets(function: Callable[..., Any], several: bool) -> Callable[..., Any]:
-    """Make a function of one query, and of the place of its set, from one of one or n queries."""
+    """Adapt a function of one or n queries to one query with the index of its allowed set."""
 
     def of(serving, placed):
         (state, sets), (query, place) = serving, placed

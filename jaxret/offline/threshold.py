@@ -1,4 +1,4 @@
-"""Chooses from a log the confidence from which tools are shown.
+"""Chooses from a log the smallest confidence at which tools are shown.
 
     log = load_log("log.jsonl", task)                  of an `jr.Index` or `jr.simulate(log=)`
     found = threshold(log, risk=0.2)                   0.7: risk 0.113 and at most 0.192, ..
@@ -13,8 +13,8 @@ hold at once and whichever is chosen.
 **What is covered.** A round's confidence is known before its reward, so its rounds are selected
 predictably, and the bound covers ``(1 / n) sum E[1 - y_t | past]`` over the n rounds of the log
 that reach the threshold, while the learner learns, for queries in any order, and however the end of
-the log was chosen. It is a bound for later rounds as far as these resemble the rounds of the log:
-if the learner no longer changes and queries are drawn independently, it is one.
+the log was chosen. It holds for later rounds if the learner no longer changes and queries are
+drawn independently; otherwise only as far as later rounds resemble those of the log.
 
 A log of an index that already abstains has no rounds below its own threshold, and chooses none
 there. Sources: selection with a guaranteed risk, Geifman and El-Yaniv (2017), who bound bits that
@@ -71,8 +71,8 @@ def threshold(
 ) -> Threshold:
     """Choose the smallest threshold whose risk is bounded by a limit.
 
-    Rounds are left out that were not answered, with a warning, and those in which another tool
-    than the first was used, since the confidence is that of the first.
+    Leaves out unanswered rounds, with a warning, and rounds in which a tool other than the first
+    was used: the confidence is for the first tool.
 
     Args:
       log: log of a learner with confidences (`jaxret.learners.confidence`).

@@ -213,7 +213,7 @@ def expected_coefficients(
 ) -> Float[Array, " I"]:
     """Compute the exact mean of an estimator over ``a ~ propensity`` and the noisy reward.
 
-    Take 2 I evaluations, for checks and plots rather than streams.
+    Costs 2 I evaluations; meant for checks and plots.
 
     Args:
       estimator: any estimator.

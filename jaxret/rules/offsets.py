@@ -38,7 +38,7 @@ WIDTH = 64  # largest number of prior scores per query
 
 
 class Offsets(NamedTuple):
-    """How a rule weights its offsets.
+    """Weights of the offsets of a rule.
 
     Attributes:
       weight: weight w of the prior scores, in [0, 1); None: the scores are not read.

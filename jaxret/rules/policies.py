@@ -249,7 +249,7 @@ def _sharpened(logits, temperature):
 
 
 def _best(values, k, axis):
-    """Return the positions of the k largest values; the best fills up if fewer are available."""
+    """Return the positions of the k largest values; if fewer are available, repeat the best one."""
     if k == 1:
         return over_items.argmax(values, axis)[None]
     largest, items = over_items.top_k(values, k, axis)

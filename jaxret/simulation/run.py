@@ -111,7 +111,7 @@ class Run:
         return Estimate.of(np.array([bits.mean() for bits in solved]))
 
     def learner_of(self, seed: int) -> Learner:
-        """Return the learner of one seed, with the setting that the seed chose."""
+        """Return the learner of one seed, with the setting chosen for the seed."""
         learner = self.family(*self.numbers[self._position(seed)].tolist())
         return learner._replace(name=self.name)
 

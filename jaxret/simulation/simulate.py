@@ -190,7 +190,7 @@ def _family_of(
 
 
 def _claimed(folder: Path, learner: str, fingerprint: str) -> Path:
-    """Return the folder of checkpoints if it is new or hold this run."""
+    """Return the folder of checkpoints if it is new or holds this run."""
     described = {"learner": learner, "fingerprint": fingerprint}
     record = folder / "simulation.json"
     if record.exists() and json.loads(record.read_text()) != described:

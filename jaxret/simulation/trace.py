@@ -49,7 +49,7 @@ def reported(feedback: Feedback) -> Float[Array, ""]:
 def of_item(
     p: Float[Array, " I"] | None, item: Int[Array, ""], axis: Axis = None
 ) -> Float[Array, ""]:
-    """Return the calibrated probability of an item, NaN without one and for an empty answer.
+    """Return the calibrated probability of an item; NaN if it is unknown or no item was shown.
 
     Args:
       p: probability that each item works [I]; None for a learner that does not predict it.

@@ -1,4 +1,4 @@
-"""What offsets change in statements about runs (`jaxret.rules.offsets`).
+"""Statements about runs whose logits have offsets (`jaxret.rules.offsets`).
 
 The loss of a round with offsets o_t [I] is ``l_t(Theta) = -log softmax(Theta q_t + o_t)_{i*}``, and
 the comparator's loss is measured with the same offsets. (q stands for q / tau.)

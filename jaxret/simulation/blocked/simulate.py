@@ -73,7 +73,7 @@ def parts_of_all(learner: Learner) -> list[tuple[Rule, Replay | None]]:
 
 
 def any_block(learner: Learner) -> bool:
-    """Return whether blocks may have any length: a mini-batch or a query map fixes theirs."""
+    """Return whether blocks may have any length; mini-batches and query maps fix the length."""
     if isinstance(learner.structure, Batches):
         return False
     return all(rule.query_map is None for rule, _ in parts_of_all(learner))
