@@ -145,18 +145,16 @@ class AgentIndex:
     def _synced(self, tools: Mapping[str, Any]) -> Index:
         """Return the index, with the tools as they are described now."""
         with self._changing:
-            now = {name: self._fingerprint(tool) for name, tool in tools.items()}
-            new = [
-                name for name in tools if name not in self._seen or self._seen[name] != now[name]
-            ]
+            now, seen = {name: self._fingerprint(tool) for name, tool in tools.items()}, self._seen
+            new = [name for name, one in now.items() if name not in seen or seen[name] != one]
             if self.index is None:
                 self.index = self._made([self._tool(name, tools[name]) for name in new])
             else:
                 # A given index keeps its description of a tool until the agent's tool changes.
-                known = self._given - self._seen.keys()
+                known = self._given - seen.keys()
                 if news := [self._tool(name, tools[name]) for name in new if name not in known]:
                     self.index.sync(news)
-            self._seen |= now
+            seen |= now
             return self.index
 
     def _tool(self, name: str, tool: Any) -> Any:

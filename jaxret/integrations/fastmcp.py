@@ -10,8 +10,8 @@ An agent then sees two tools in place of all:
     rate_tool(ticket, name, worked)           with ``rate=True``: the agent says whether it helped
 
 Only a ticket ties a call to its search: since the protocol of 2026-07-28 each request has a session
-of its own. A call without a ticket works and teaches nothing; so does one whose ticket expired, is
-of another index, or does not have the tool. Each tool of a ticket is answered once.
+of its own. A call without a ticket, or with one that expired, is of another index or lacks the
+tool, works, but nothing is learnt from it. Each tool of a ticket is answered once.
 
 **No error is not the right tool.** An index that learns from `no_error` learns to avoid tools that
 fail, and to trust those that do not. If wrong tools never fail, nothing can be learnt: give an
@@ -20,7 +20,7 @@ fail, and to trust those that do not. If wrong tools never fail, nothing can be 
 Install on one server, the gateway, and last: middleware that is added afterwards is between this
 one and the tools. Ids of the index are the names that this server lists, namespaces included. A
 search shows only what its request may see; the other tools stay in the index. One process uses a
-folder; the first search of a process compiles and takes seconds.
+folder; its first search compiles, which takes seconds.
 
 Needs ``jaxret[mcp]`` (FastMCP 4.2).
 """

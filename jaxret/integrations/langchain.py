@@ -17,11 +17,10 @@ user has judged the answer:
     answer = agent.invoke({"messages": "charge my client"})
     learned.learn(answer["learned_tools"]["ticket"], "send_invoice", 1.0)
 
-Place it after middleware that adds or hides tools or rewrites errors, so that it sees the tools
-that remain and the original errors; and before middleware that retries.
-Errors of tools that no middleware catches end the run, and are learnt as well. A search shows only
-what its request may see; the other tools stay in the index. One process uses a folder; the first
-search of a process compiles and takes seconds.
+Place it after middleware that adds or hides tools or rewrites errors, so that it sees the remaining
+tools and the original errors; and before middleware that retries. Errors that no middleware catches
+end the run, and are learnt as well. A search shows only what its request may see; the other tools
+stay in the index. One process uses a folder; its first search compiles, which takes seconds.
 
 Needs ``jaxret[langchain]`` (LangChain 1.2.11 or later).
 """

@@ -3,10 +3,9 @@
     log = checked(log)                       arrays of the right shape, in their ranges
     log = checked(log, scale=(1, 5))         rewards from 1 to 5, mapped to [0, 1]
 
-Lists, JAX arrays and arrays of other dtypes are converted. Values that would silently give a wrong
-estimate are refused, with the name of the field and the first such round: rewards beyond their
-range, probabilities in percent, a used item that is not on its slate. Fields that only a live index
-writes are not checked.
+Lists, JAX arrays and other dtypes are converted. Values that would silently give a wrong estimate
+are refused, naming the field and the first such round: rewards beyond their range, probabilities in
+percent, a used item not on its slate. Fields that only a live index writes are not checked.
 
 Letters: I items, T rounds, k items shown, d width.
 """

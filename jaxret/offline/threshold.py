@@ -13,8 +13,8 @@ hold at once and whichever is chosen.
 **What is covered.** A round's confidence is known before its reward, so its rounds are selected
 predictably, and the bound covers ``(1 / n) sum E[1 - y_t | past]`` over the n rounds of the log
 that reach the threshold, while the learner learns, for queries in any order, and however the end of
-the log was chosen. It holds for later rounds if the learner no longer changes and queries are
-drawn independently; otherwise only as far as later rounds resemble those of the log.
+the log was chosen. It holds for later rounds if the learner no longer changes and queries are drawn
+independently; otherwise only as far as later rounds resemble those of the log.
 
 A log of an index that already abstains has no rounds below its own threshold, and chooses none
 there. Sources: selection with a guaranteed risk, Geifman and El-Yaniv (2017), who bound bits that

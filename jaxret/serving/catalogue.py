@@ -134,9 +134,9 @@ class LiveCatalogue:
         """Add the tools of a list that are new, and redescribe those whose text changed.
 
         Tools that are not in the list stay, since a list may have only the tools of one user:
-        `remove` removes them. A tool with a category is also recognised by the id
-        ``category.name``. Texts are compared with those of the index; a tool described by a vector
-        is redescribed. Call it from one thread: other calls may come between its changes.
+        `remove` removes them. A tool with a category is also recognised by ``category.name``. Texts
+        are compared with those of the index; a tool described by a vector is redescribed. Call it
+        from one thread: other calls may come between its changes.
 
         Args:
           tools: what `jaxret.tools.read` reads, or the tools that it returned.
@@ -170,8 +170,7 @@ class LiveCatalogue:
     def add(self, ids: Sequence[str], descriptions: Descriptions, *, reset: bool = False) -> None:
         """Add tools at the end; a removed tool is restored.
 
-        A tool that returns with its old description keeps its learnt row; with another description
-        it starts from that one.
+        A tool that returns with its old description keeps its learnt row; others start anew.
 
         Args:
           ids: ids of the tools, none of which is available.

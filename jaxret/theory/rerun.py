@@ -109,12 +109,11 @@ def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
         def one(carry, place):
             gathered, state = carry
             query, item, propensity, reward = place
-            own = jax.tree.map(lambda x: x[query], prior)
-            learner_query = query_for(learner, queries[query], own)
-            line = Line(queries[query], learner_query, labels[query], item, propensity, reward)
+            own = query_for(learner, queries[query], jax.tree.map(lambda x: x[query], prior))
+            line = Line(queries[query], own, labels[query], item, propensity, reward)
             gathered, measured = look(gathered, state, line)
             feedback = Feedback(reward, labels=line.labels if learner.facts.oracle else None)
-            state = learner.update(state, learner_query, Choice(item, propensity), feedback)
+            state = learner.update(state, own, Choice(item, propensity), feedback)
             return (gathered, state), measured
 
         first = (start, learner.init(jnp.asarray(task.theta), available))

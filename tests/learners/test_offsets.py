@@ -102,13 +102,11 @@ def test_a_mixture_reads_missing_scores_as_zero_and_begins_better_with_scores(hu
 
 def test_a_mixture_ranks_by_the_scores_of_experts_with_their_priors(hub, run):
     few = hub.select(range(5))
-    learner_query = query_for(MIXTURE, jnp.asarray(few.queries), few.prior)
+    queries = query_for(MIXTURE, jnp.asarray(few.queries), few.prior)
 
     @quick_jit
     def ranked(state):
-        return MIXTURE.scores(state, learner_query), jax.vmap(MIXTURE.logits, (None, 0))(
-            state, learner_query
-        )
+        return MIXTURE.scores(state, queries), jax.vmap(MIXTURE.logits, (None, 0))(state, queries)
 
     np.testing.assert_allclose(*ranked(run.state(0)), rtol=1e-3)
 
@@ -128,9 +126,9 @@ def test_usage_counts_the_rounds_with_feedback_alone(hub):
 
 def test_a_guarded_learner_ranks_by_its_scores_with_priors(hub):
     learner = jr.with_lexical(jr.greedy(**SHORT), 0.4)
-    learner_query = query_for(learner, jnp.asarray(hub.queries), hub.prior)
+    queries = query_for(learner, jnp.asarray(hub.queries), hub.prior)
     found, expected = (
-        quick_jit(lambda theta, one=one: one.scores(one.init(theta), learner_query))(hub.theta)
+        quick_jit(lambda theta, one=one: one.scores(one.init(theta), queries))(hub.theta)
         for one in (jr.guarded(learner, budget=1000), learner)
     )
     np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -173,11 +173,9 @@ def test_the_start_and_the_bias_count_the_offsets(small):
             prior = Prior(
                 jnp.pad(items, (0, width), constant_values=-1), jnp.pad(scores, (0, width))
             )
-            learner_query = Query(jnp.asarray(task.queries[query]), prior)
+            given = Query(jnp.asarray(task.queries[query]), prior)
             choice = Choice(noisy.trace.item[s, t], noisy.trace.propensity[s, t])
-            state = noisy.learner.update(
-                state, learner_query, choice, Feedback(noisy.trace.reward[s, t])
-            )
+            state = noisy.learner.update(state, given, choice, Feedback(noisy.trace.reward[s, t]))
     evidence = offsets.measured(noisy, jnp.asarray(u, jnp.float32), jnp.asarray(start))
     trace = noisy.trace
     of_u = 2 * (u[task.labels[:, 0]] * task.queries).sum(1) - task.queries @ u.sum(0)

@@ -29,8 +29,7 @@ phases: the replayed lines come after the round's own line, and all n at once.
 
 `jaxret.simulation.blocked.rounds` runs the rounds and defines the interface of kernels.
 
-Letters: I items, d width, B rounds per block, b rounds per tile, m lines per round, of which n are
-past rounds.
+Letters: I items, d width, B rounds per block, b rounds per tile, m lines per round, n of them past.
 """
 
 from dataclasses import dataclass
