@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from jaxret.learners.learner import Learner, query_for, where_observed
 from jaxret.learners.mixture import Blend, confidence_of
 from jaxret.learners.recalibration import Recalibration, first_recalibration, learn, recalibrate
-from jaxret.learners.wrappers import Wrapped, wrap
+from jaxret.learners.wrappers import Wrapped, wrap, wrapper
 from jaxret.runtime.validate import as_number, require
 from jaxret.types import EMPTY, Slate, State
 
@@ -78,6 +78,7 @@ def require_calibrated(learner: Learner) -> None:
         )
 
 
+@wrapper
 def with_confidence(learner: Learner) -> Learner:
     """Calibrate the softmax of a learner by the bits, which changes nothing that it shows.
 
@@ -129,6 +130,7 @@ def with_confidence(learner: Learner) -> Learner:
     )
 
 
+@wrapper
 def abstaining(learner: Learner, *, at_least: float = 0.5) -> Learner:
     """Show nothing where the learner's item is less probable to work than a threshold.
 

@@ -22,6 +22,7 @@ from jaxret.learners import registry
 from jaxret.learners.learner import Learner
 from jaxret.learners.rank_one import Rule
 from jaxret.learners.replay import Replay, with_rule
+from jaxret.learners.wrappers import Wrapped
 
 
 class Family:
@@ -131,7 +132,8 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     """Split a learner into its family and its numbers.
 
     The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); the
-    numbers of any other rank-one learner are tau and eta. Any other learner has no numbers.
+    numbers of any other rank-one learner are tau and eta; those of a wrapped learner are those of
+    the inner learner. Any other learner has no numbers.
     """
     if learner.facts.origin is not None:
         return _preset_family(learner)
@@ -145,6 +147,9 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
         replay = structure[1:] if isinstance(structure, Replay) else None
         key = (rule._replace(tau=0.0, eta=0.0), replay)
         return Family(key, make), (float(rule.tau), float(rule.eta))
+    if isinstance(structure, Wrapped) and (wraps := structure.wraps) is not None:
+        inner, numbers = traced(structure.inner)
+        return Family((inner.key, wraps), lambda *numbers: wraps(inner(*numbers))), numbers
     return Family(learner, lambda: learner), ()
 
 

@@ -58,7 +58,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxret.learners import presets
 from jaxret.learners.learner import Learner, vector_of, where_observed
 from jaxret.learners.rank_one import scores_by_rows
-from jaxret.learners.wrappers import Wrapped, wrap
+from jaxret.learners.wrappers import Wrapped, wrap, wrapper
 from jaxret.runtime import over_items
 from jaxret.runtime.validate import require
 from jaxret.types import Slate, State
@@ -75,6 +75,7 @@ class Guard(NamedTuple):
     stopped: Bool[Array, ""]  # whether static retrieval serves from now on
 
 
+@wrapper
 def guarded(
     learner: Learner, budget: float, *, delta: float = 0.05, epsilon: float = 0.2
 ) -> Learner:

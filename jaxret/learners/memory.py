@@ -54,7 +54,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxret.learners.learner import Learner, acting_by, vector_of, where_observed
 from jaxret.learners.mixture import Blend
 from jaxret.learners.replay import Replay, without_buffer
-from jaxret.learners.wrappers import Wrapped, wrap
+from jaxret.learners.wrappers import Wrapped, wrap, wrapper
 from jaxret.rules.policies import Policy
 from jaxret.runtime.validate import as_number, require
 
@@ -91,6 +91,7 @@ class Counts(NamedTuple):
     failures: Float[Array, " I"]
 
 
+@wrapper
 def with_memory(
     learner: Learner,
     *,

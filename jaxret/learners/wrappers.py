@@ -17,8 +17,10 @@ preconditioning by row and experience replay (`jaxret.simulation.blocked.simulat
 Letters: I items, d width.
 """
 
+import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import jax
 from jaxtyping import Array, Float
@@ -29,8 +31,11 @@ from jaxret.learners.rank_one import Rule, from_rule, rule_of
 from jaxret.rules import policies, query_maps
 from jaxret.rules.preconditioners import Preconditioner
 from jaxret.rules.query_maps import QueryMap
+from jaxret.runtime.memo import memoized
 from jaxret.runtime.validate import require
 from jaxret.types import State
+
+P = ParamSpec("P")
 
 
 class Wrapped(NamedTuple):
@@ -44,6 +49,7 @@ class Wrapped(NamedTuple):
         the wrapper has none.
       confidence: (state, query) -> probability [I] that each item works, calibrated by the wrapper
         (`jaxret.learners.confidence`); None: that of the inner learner, if it has one.
+      wraps: wraps another learner with the same settings; equal for equal settings. None: unknown.
     """
 
     inner: Learner
@@ -51,6 +57,7 @@ class Wrapped(NamedTuple):
     rewrap: Callable[[State, State], State]
     own_rows: Callable[[State, ChangeRows], State] | None = None
     confidence: PerItem | None = None
+    wraps: Callable[[Learner], Learner] | None = None
 
     def change_rows(self, state: State, change: ChangeRows) -> State:
         """Apply a function [I, d] -> [I', d] to the rows of both learners."""
@@ -65,6 +72,33 @@ class Wrapped(NamedTuple):
           [N, d].
         """
         return contract.map_queries(self.inner, self.unwrap(state), queries)
+
+
+def wrapper(make: Callable[Concatenate[Learner, P], Learner]):
+    """Decorate a function that wraps a learner, so that a second call compiles nothing.
+
+    Equal calls return the same learner, and learners that differ only in the numbers of the inner
+    learner share their programs (`jaxret.learners.grid.traced`).
+
+    Args:
+      make: function of a learner and settings.
+    """
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def made(learner: Learner, *args: P.args, **settings: P.kwargs) -> Learner:
+        new = make(learner, *args, **settings)
+        if not isinstance(new.structure, Wrapped):
+            return new
+        _, *given = signature.bind(learner, *args, **settings).arguments.items()
+        return new._replace(structure=new.structure._replace(wraps=_wraps(make, **dict(given))))
+
+    return memoized(made)
+
+
+@memoized
+def _wraps(make: Callable[..., Learner], **given: Any) -> Callable[[Learner], Learner]:
+    return lambda learner: make(learner, **given)
 
 
 def wrap(
@@ -163,6 +197,7 @@ def with_preconditioner(learner: Learner, preconditioner: Preconditioner) -> Lea
     return from_rule(name, rule._replace(preconditioner=preconditioner))
 
 
+@wrapper
 def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
     """Show a uniformly drawn item in a share of the rounds, with exact propensities.
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import jax
 
-SECONDS = 0.2  # programs that compile faster are not cached
-
 
 def keep_programs() -> None:
     """Turn the persistent compilation cache on, unless its folder was configured before."""
@@ -23,4 +21,4 @@ def keep_programs() -> None:
     # A folder may be shared by machines that cannot run each other's programs.
     folder = cache / "programs" / platform.node()
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", SECONDS)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs, too

@@ -51,6 +51,30 @@ def test_a_second_call_compiles_nothing(first, task, learner, seeds):
     assert programs(lambda: jr.simulate(learner, task, exposures=2, seeds=seeds)) == 0
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: jr.with_memory(inner, capacity=16),
+        lambda inner: jr.guarded(inner, 50, delta=0.1),
+        lambda inner: jr.abstaining(jr.with_confidence(inner), at_least=0.2),
+        lambda inner: jr.with_exploration(jr.with_memory(inner, capacity=16), 0.1),
+    ],
+    ids=["memory", "guarded", "abstaining", "exploration"],
+)
+def test_a_second_call_of_a_wrapped_learner_compiles_nothing(task, wrap):
+    jr.simulate(wrap(jr.greedy()), task)
+    for inner in (jr.greedy(), jr.greedy(tau=0.07, eta=0.001)):
+        assert programs(lambda inner=inner: jr.simulate(wrap(inner), task)) == 0
+    assert wrap(jr.greedy()) is wrap(jr.greedy())
+    changed = wrap(jr.greedy())._replace(act=jr.frozen().act)
+    assert jr.traced(changed)[0] != jr.traced(wrap(jr.greedy()))[0]
+
+
+def test_wrapped_learners_with_other_settings_are_other_programs():
+    families = {jr.traced(jr.guarded(jr.greedy(), budget))[0] for budget in (50, 60, 60.0, 50)}
+    assert len(families) == 3  # 60 and 60.0 are settings of two types
+
+
 def test_the_counter_counts_a_compiled_program():
     assert programs(lambda: jax.jit(lambda: 1)()) > 0
 
