@@ -18,6 +18,7 @@ decides. ``A = B within T`` claims that they differ by less than T.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,7 +67,9 @@ def of_seeds(values: Sequence[float]) -> Quantity:
 
 def page(papers: Mapping[str, Any], numbers: Numbers) -> str:
     """Format the page: a table for each paper, below a count of its verdicts."""
-    parts = [f"# {papers['title']}", papers["text"].strip()]
+    every = [verdict(row, numbers) for one in papers["papers"].values() for row in one["rows"]]
+    text = papers["text"].strip().replace("{verdicts}", _overall(every))
+    parts = [f"# {papers['title']}", text]
     for paper in papers["papers"].values():
         verdicts = [verdict(row, numbers) for row in paper["rows"]]
         counts = {one: verdicts.count(one) for one in dict.fromkeys(verdicts)}
@@ -85,6 +88,16 @@ def page(papers: Mapping[str, Any], numbers: Numbers) -> str:
         parts += [f"## {paper['title']}\n{len(verdicts)} rows: {summary}."]
         parts.append(markdown(HEAD, lines))
     return "\n\n".join(parts) + "\n"
+
+
+def _overall(verdicts: Sequence[str]) -> str:
+    """Count the verdicts of all papers, those by tests with the others."""
+    n = Counter(one.removesuffix(" (tests)") for one in verdicts)
+    return (
+        f"Of {len(verdicts)} rows {n['holds']} hold, {n['holds in part']} hold in part, "
+        f"{n['does not hold']} do not hold, {n['within two errors']} are within two errors, "
+        f"{n['not tested']} were not tested, and {n['no claim']} claim nothing."
+    )
 
 
 def verdict(row: Mapping[str, Any], numbers: Numbers) -> str:
