@@ -1,15 +1,18 @@
 """A second call compiles nothing, since numbers of learners and environments are data."""
 
 import inspect
+import time
 from collections.abc import Callable
 
 import jax
+import numpy as np
 import pytest
 from jax._src import monitoring
 
 import jaxret as jr
 from jaxret.environments.environment import Environment
 from jaxret.learners.registry import factories
+from jaxret.simulation.engine import Simulation
 from jaxret.simulation.scan import scan_rounds
 
 COMPILED = []
@@ -113,6 +116,28 @@ def test_a_sweep_and_the_run_it_chooses_share_a_program(task):
 def test_the_same_settings_give_the_same_learner():
     for name, make in factories().items():
         assert make() is make(), name
+
+
+@pytest.mark.slow
+def test_a_second_simulation_on_deskbank_takes_little_longer_than_its_rounds(
+    monkeypatch, optimised
+):
+    task, inner, rounds = jr.load_task("deskbank"), Simulation.step, []
+
+    def step(*args):
+        begin = time.perf_counter()
+        result = jax.block_until_ready(inner(*args))
+        rounds.append(time.perf_counter() - begin)
+        return result
+
+    monkeypatch.setattr(Simulation, "step", step)
+    ratios = []
+    for tau in np.linspace(0.01, 0.1, 9):
+        rounds.clear()
+        begin = time.perf_counter()
+        jr.simulate(jr.greedy(tau=float(tau)), task, exposures=5)
+        ratios.append((time.perf_counter() - begin) / sum(rounds))
+    assert np.median(ratios) <= 1.2, ratios
 
 
 @pytest.mark.slow
