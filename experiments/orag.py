@@ -49,7 +49,7 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=seeds)
     unseen, comparator = unseen_parts(task, parts), comparator_losses(cfg, task)
     stream = stream_of(cfg, task, parts, cfg.exposures)
-    choosing = stream_of(cfg, task, parts, cfg.choose_exposures or cfg.exposures)
+    sweep = stream_of(cfg, task, parts, cfg.sweep_exposures or cfg.exposures)
     ndcg = f"ndcg@{cfg.k}"
     by: dict[str, Any] = {"on": parts.validation, "metric": ndcg}
     static = jr.evaluate(task.theta, task, [ndcg], part=parts.heldout)[ndcg].values
@@ -57,12 +57,12 @@ def main(cfg: DictConfig, run: RunDirectory) -> Results:
     def learn(grid):
         """Choose settings, stream and rank, for one learner."""
         resume = partial(run.resume, grid.name)
-        swept = jr.sweep(grid, task, part=parts.training, resume=resume("heldout"), **choosing)
+        swept = jr.sweep(grid, task, part=parts.training, resume=resume("heldout"), **sweep)
         held = swept.best(**by)
-        if cfg.choose_exposures:
+        if cfg.sweep_exposures:
             held = jr.simulate(held, task, part=parts.training, resume=resume("unseen"), **stream)
-        among = parts.validation | (cfg.choosing == "all")
-        best = chosen(grid, task, part=among, resume=resume("choice"), **by, **choosing)
+        among = parts.validation | (cfg.sweep_on == "all")
+        best = chosen(grid, task, part=among, resume=resume("choice"), **by, **sweep)
         online = jr.simulate(best, task, part=parts.streamed, resume=resume("online"), **stream)
         online.save(run.directory / "embeddings" / grid.name)
 
@@ -94,9 +94,9 @@ def check(cfg: DictConfig) -> None:
     """Check learners and environments."""
     learner_grids(cfg)
     environment_of(plain(cfg.environment), items=1000, rounds=1000, seed=0)
-    require("choosing", cfg.choosing, "all or validation", ("all", "validation").__contains__)
-    given = cfg.choose_exposures
-    require("choose_exposures", given, "null or >= 1", lambda n: n is None or n >= 1)
+    require("sweep_on", cfg.sweep_on, "all or validation", ("all", "validation").__contains__)
+    given = cfg.sweep_exposures
+    require("sweep_exposures", given, "null or >= 1", lambda n: n is None or n >= 1)
 
 
 @main.show

@@ -98,9 +98,9 @@ CASES = {
         {"greedy/online": "greedy/choice"},
         ("greedy/heldout/ndcg@10", "greedy/heldout/recall@10"),
     ),
-    "orag, choosing on validation": Case(
+    "orag, swept on validation": Case(
         orag.main,
-        ["choosing=validation", "learner=[greedy]", "exposures=1", *GREEDY],
+        ["sweep_on=validation", "learner=[greedy]", "exposures=1", *GREEDY],
         drawn,
         {"*/choice": "validation", "*/online": "training heldout"},
         {"greedy/online": "greedy/choice"},

@@ -145,7 +145,7 @@ def test_settings_of_other_exposures_are_streamed_with_the_exposures(world, tmp_
 
     ratios = [0.01, 1.0]
     assert chosen(run("once", ratios)) == pytest.approx([1.0, 1.0])
-    mixed = run("mixed", ratios, "choose_exposures=16")
+    mixed = run("mixed", ratios, "sweep_exposures=16")
     assert chosen(mixed) == pytest.approx([0.01, 0.01])
     assert mixed == run("by_hand", [0.01])
 
@@ -157,8 +157,8 @@ def test_settings_of_other_exposures_are_streamed_with_the_exposures(world, tmp_
         ("+learners.greedy.projection=cube", "'greedy': unknown projection 'cube'; known: none"),
         ("environment=away environment.availability.back=2", r"in \[0, 1\], got {'back': 2}"),
         ("environment=reranked environment.reranker.accuracy=2", r"accuracy must be in \[0, 1\]"),
-        ("choose_exposures=0", "choose_exposures must be null or >= 1, got 0"),
-        ("choosing=none", "choosing must be all or validation, got none"),
+        ("sweep_exposures=0", "sweep_exposures must be null or >= 1, got 0"),
+        ("sweep_on=none", "sweep_on must be all or validation, got none"),
         ("encoder.path=nowhere", "nowhere"),
     ],
 )
