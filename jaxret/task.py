@@ -298,6 +298,10 @@ class Task:
         Args:
           shares: share of the queries in each part, positive, with sum 1.
           seed: seed of the split.
+
+        Raises:
+          ValueError: if the task has no queries, the shares are not positive with sum 1, or a part
+            would be empty.
         """
         self.require_queries()
         return tuple(self.select(rows) for rows in split_by_group(self.groups, shares, seed))
@@ -337,6 +341,10 @@ class Task:
           validation: share of train, or of all queries if the data set has no split.
           test: share of all queries; ignored if the data set has a split.
           seed: seed of the split.
+
+        Raises:
+          ValueError: if the task has no queries, a share is out of its range, a part would be
+            empty, or the data set's own parts have other names or share questions.
         """
         self.require_queries()
         if self.dataset is None:

@@ -175,6 +175,9 @@ def push(
 
     Returns:
       The buffer, and the new count [].
+
+    Raises:
+      ValueError: if the buffer has less room than the slate has items.
     """
     capacity, k = len(buffer.item), choice.item.size
     require("capacity", capacity, f">= {k}, the items of a slate", lambda x: x >= k)

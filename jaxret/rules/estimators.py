@@ -89,6 +89,9 @@ def importance_weighted(*, divide_by: str = "propensity") -> Estimator:
     Args:
       divide_by: 'propensity', or 'model' to divide by p_a as in the paper's Algorithm 2, which is
         biased unless the item was drawn from p.
+
+    Raises:
+      ValueError: if ``divide_by`` is neither.
     """
     require("divide_by", divide_by, "'propensity' or 'model'", {"propensity", "model"}.__contains__)
 
@@ -128,6 +131,9 @@ def debiased(*, noise_rate: float) -> Estimator:
 
     Args:
       noise_rate: rho, probability that a reward is flipped, in [0, 0.5).
+
+    Raises:
+      ValueError: if the rate is out of its range.
     """
     require("noise_rate", noise_rate, "in [0, 0.5)", lambda x: 0 <= x < 0.5)
 
@@ -144,6 +150,9 @@ def implicit_exploration(*, gamma: float = 0.1) -> Estimator:
 
     Args:
       gamma: constant added to the propensity, > 0.
+
+    Raises:
+      ValueError: if gamma is not positive.
     """
     require("gamma", gamma, "> 0", lambda x: x > 0)
 
@@ -159,6 +168,9 @@ def clipped(*, floor: float = 0.1) -> Estimator:
 
     Args:
       floor: smallest denominator, in (0, 1].
+
+    Raises:
+      ValueError: if the floor is out of its range.
     """
     require("floor", floor, "in (0, 1]", lambda x: 0 < x <= 1)
 
@@ -176,6 +188,9 @@ def bandit_likelihood(*, floor: float = 1e-6) -> Estimator:
 
     Args:
       floor: lower bound of ``1 - p_a``, in (0, 1); keeps c finite after a confident failure.
+
+    Raises:
+      ValueError: if the floor is out of its range.
     """
     require("floor", floor, "in (0, 1)", lambda x: 0 < x < 1)
 

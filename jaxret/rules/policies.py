@@ -76,6 +76,9 @@ def softmax(*, temperature: float = 1.0, k: int = 1) -> Policy:
     Args:
       temperature: relative to the model's temperature, > 0; 1 draws from the model's softmax.
       k: items shown, >= 1.
+
+    Raises:
+      ValueError: if the temperature is not positive, or k is below 1.
     """
     require("temperature", temperature, "> 0", lambda x: x > 0)
     require("k", k, ">= 1", lambda x: x >= 1)
@@ -109,6 +112,9 @@ def greedy(*, k: int = 1) -> Policy:
 
     Args:
       k: items shown, >= 1.
+
+    Raises:
+      ValueError: if k is below 1.
     """
     require("k", k, ">= 1", lambda x: x >= 1)
 
@@ -132,6 +138,9 @@ def epsilon_greedy(*, epsilon: float = 0.05, k: int = 1) -> Policy:
     Args:
       epsilon: share of uniform draws, in [0, 1].
       k: items shown, >= 1.
+
+    Raises:
+      ValueError: if epsilon is out of its range, or k is below 1.
     """
     require("epsilon", epsilon, "in [0, 1]", lambda x: 0 <= x <= 1)
     require("k", k, ">= 1", lambda x: x >= 1)

@@ -46,6 +46,9 @@ def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
 
     Args:
       ridge: weight of the identity, in rounds, > 0.
+
+    Raises:
+      ValueError: if ``ridge`` is not positive.
     """
     require("ridge", ridge, "> 0", lambda x: x > 0)
 

@@ -36,7 +36,11 @@ def none() -> Projection:
 
 @memoized
 def ball(*, radius: float = 1.0) -> Projection:
-    """Shorten rows longer than ``radius`` to that length."""
+    """Shorten rows longer than ``radius`` to that length.
+
+    Raises:
+      ValueError: if the radius is not positive.
+    """
     require("radius", radius, "> 0", lambda x: x > 0)
 
     def factor(norm2):
@@ -47,7 +51,11 @@ def ball(*, radius: float = 1.0) -> Projection:
 
 @memoized
 def sphere(*, radius: float = 1.0) -> Projection:
-    """Rescale every row except zero rows to length ``radius``."""
+    """Rescale every row except zero rows to length ``radius``.
+
+    Raises:
+      ValueError: if the radius is not positive.
+    """
     require("radius", radius, "> 0", lambda x: x > 0)
 
     def factor(norm2):

@@ -74,6 +74,9 @@ def linear(*, rate: float = 3.0) -> QueryMap:
 
     Args:
       rate: step size of M relative to that of the rows, > 0.
+
+    Raises:
+      ValueError: if the rate is not positive.
     """
     require("rate", rate, "> 0", lambda x: x > 0)
 
@@ -97,6 +100,9 @@ def low_rank(*, rate: float = 3.0, rank: int = 32, seed: int = 0) -> QueryMap:
       rate: step size of A and B relative to that of the rows, > 0.
       rank: r, >= 1.
       seed: seed of the noise N(0, 1/r) in B.
+
+    Raises:
+      ValueError: if the rate is not positive, or the rank is below 1.
     """
     require("rate", rate, "> 0", lambda x: x > 0)
     require("rank", rank, ">= 1", lambda x: x >= 1)
@@ -126,6 +132,9 @@ def mean_centred(*, rate: float = 3.0, share: float = 0.8, count: float = 20.0) 
       rate: step size of M relative to that of the rows, > 0.
       share: share of the mean that is subtracted, in [0, 1].
       count: pseudo-queries at the origin with which the mean starts, > 0.
+
+    Raises:
+      ValueError: if a number is out of its range.
     """
     require("share", share, "in [0, 1]", lambda x: 0 <= x <= 1)
     require("count", count, "> 0", lambda x: x > 0)

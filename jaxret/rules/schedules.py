@@ -29,7 +29,11 @@ def inverse_sqrt() -> Schedule:
 
 @memoized
 def cosine(*, rounds: int) -> Schedule:
-    """Lower the step size from eta to 0 at ``rounds`` along half a cosine, then keep 0."""
+    """Lower the step size from eta to 0 at ``rounds`` along half a cosine, then keep 0.
+
+    Raises:
+      ValueError: if ``rounds`` is below 1.
+    """
     require("rounds", rounds, ">= 1", lambda x: x >= 1)
     share = lambda t: jnp.minimum(t, rounds) * (1.0 / rounds)  # noqa: E731
     return lambda t: 0.5 * (1.0 + jnp.cos(jnp.pi * share(t)))

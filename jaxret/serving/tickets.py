@@ -106,7 +106,11 @@ class Tickets:
         self.closed: dict[int, str] = {}
 
     def limit(self, most: int, age: float) -> None:
-        """Set how many tickets are kept open, and for how many seconds."""
+        """Set how many tickets are kept open, and for how many seconds.
+
+        Raises:
+          ValueError: if ``most`` is below 1, or the age is not positive.
+        """
         require("open_tickets", most, ">= 1", lambda n: n >= 1)
         require("expire", age, "> 0 seconds", lambda x: x > 0)
         self.most, self.age = most, age

@@ -89,6 +89,9 @@ def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:
 
     Returns:
       Positions [E n].
+
+    Raises:
+      ValueError: if ``n`` or ``times`` is below 1.
     """
     require("n", n, ">= 1", lambda x: x >= 1)
     require("times", times, ">= 1", lambda x: x >= 1)
