@@ -28,7 +28,7 @@ from jaxret.nn.functional import Module
 from jaxret.nn.layers import Compute, cls_pool, last_pool, mean_pool
 from jaxret.nn.placement import memory_report
 from jaxret.nn.tensor_files import weight_files
-from jaxret.runtime.validate import require
+from jaxret.runtime.validate import require, require_texts
 from jaxret.types import Params
 
 POOLINGS = {"mean": mean_pool, "cls": cls_pool, "last": last_pool}
@@ -227,13 +227,7 @@ def with_prefix(texts: Sequence[str], prefix: str) -> list[str]:
       TypeError: if ``texts`` is a single string, or a text is not a string.
       ValueError: if a text is empty or blank.
     """
-    if isinstance(texts, str):
-        raise TypeError(f"texts must be a list of strings, got the single string {texts[:40]!r}")
-    for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TypeError(f"text {position} must be a string, got {type(text).__name__}")
-        if not text.strip():
-            raise ValueError(f"text {position} of {len(texts)} is empty: {text!r}")
+    require_texts(texts)
     return [prefix + text for text in texts]
 
 

@@ -59,7 +59,7 @@ from jaxret.nn.placement import memory_report
 from jaxret.nn.token_classifier import load_token_classifier, token_classifier
 from jaxret.retrieval.retriever import Reranker, Retriever
 from jaxret.retrieval.tokens import features, pair
-from jaxret.runtime.validate import require, require_one_of
+from jaxret.runtime.validate import require, require_one_of, require_texts
 from jaxret.task import Task
 from jaxret.training import losses, negatives, word_dropout
 from jaxret.training.batches import Tokens, shuffled
@@ -320,7 +320,12 @@ class Verdict(NamedTuple):
         return "".join(turns) + THINKING
 
     def heads(self, queries: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of each query's question up to the document."""
+        """Return the tokens of each query's question up to the document.
+
+        Raises:
+          TypeError, ValueError: if a query is not a string, or is blank.
+        """
+        require_texts(queries)
         cut = self._cut(queries, self.query_limit)
         return self.tokens([self.text(query, _HOLE).partition(_HOLE)[0] for query in cut])
 

@@ -21,6 +21,7 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from jaxret.retrieval.retriever import Retriever
+from jaxret.runtime.validate import require_texts
 
 K1, B = 1.5, 0.75  # those of the paper; `jaxret.encoders.lexical` has its own
 
@@ -34,6 +35,7 @@ def bm25(documents: Sequence[str], *, name: str = "bm25") -> Retriever:
 
     Raises:
       ValueError: if no document contains a word.
+      TypeError: in a search, if the queries are not strings.
     """
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG
 
@@ -47,6 +49,7 @@ def bm25(documents: Sequence[str], *, name: str = "bm25") -> Retriever:
     index.index(tokens, show_progress=False)
 
     def read(texts):
+        require_texts(texts)
         known = [index.get_tokens_ids(text) for text in words(texts)]
         return np.stack([index.get_scores_from_ids(ids) for ids in known])
 

@@ -294,3 +294,24 @@ def require_different(name: str, values: Sequence[str]) -> None:
     for place, value in enumerate(values):
         if first.setdefault(value, place) != place:
             raise ValueError(f"{name} must differ: {value!r} is at {first[value]} and {place}")
+
+
+def require_texts(texts: Sequence[str]) -> None:
+    """Raise an error for the first text that is not a string, or is blank.
+
+    Raises:
+      TypeError: if ``texts`` is a single string, or a text is not a string.
+      ValueError: if a text is empty or blank.
+    """
+    if isinstance(texts, str):
+        raise TypeError(f"texts must be a list of strings, got the single string {texts[:40]!r}")
+    for position, text in enumerate(texts):
+        if isinstance(text, np.ndarray | jax.Array):  # `Task.queries_for` of a task without texts
+            raise TypeError(
+                f"text {position} must be a string, got a vector, as of a task without texts: give "
+                "Task.from_arrays(.., texts=), or load_task(..)"
+            )
+        if not isinstance(text, str):
+            raise TypeError(f"text {position} must be a string, got {type(text).__name__}")
+        if not text.strip():
+            raise ValueError(f"text {position} of {len(texts)} is empty: {text!r}")

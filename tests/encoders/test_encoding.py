@@ -95,6 +95,7 @@ def test_other_weights_give_other_vectors_by_the_same_program(checkpoint, tmp_pa
     [
         (["a", " \n"], "query", r"text 1 of 2 is empty: ' \\n'"),
         (["a", "b", None], "query", "text 2 must be a string, got NoneType"),
+        ([np.ones(3)], "query", r"text 0 must be a string, got a vector, .*give Task.from_arrays"),
         ("a b", "query", "texts must be a list of strings, got the single string 'a b'"),
         (["a"], "tool", r"\['query', 'document'\], got 'tool'"),
     ],

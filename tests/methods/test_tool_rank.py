@@ -44,6 +44,8 @@ def test_the_two_parts_of_a_question_are_the_tokens_of_the_whole(model, place):
             assert whole.endswith(END)
             for part in (query, document.strip(), "Find a tool.", "true", "false"):
                 assert part in whole
+    with pytest.raises(TypeError, match="text 0 must be a string, got a vector"):
+        asked.read(np.eye(2))
 
 
 def test_an_instruction_comes_before_the_query_or_on_a_separate_line(model):

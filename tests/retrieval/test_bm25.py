@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import jaxret as jr
 from jaxret.retrieval.bm25 import bm25
 from jaxret.retrieval.retriever import search
 from tests.retrieval.conformance import check_retriever
@@ -64,3 +65,9 @@ def test_documents_are_ranked_by_their_scores_as_the_contract_says():
     check_retriever(bm25(DOCUMENTS), QUERIES, k=4)
     with pytest.raises(ValueError, match="none of the 2 documents holds a word"):
         bm25(["", "the of"])
+
+
+def test_the_vectors_of_a_task_without_texts_are_refused():
+    task = jr.Task.from_arrays(np.eye(7), np.eye(7), range(7))
+    with pytest.raises(TypeError, match=r"text 0 must be a string, got a vector, .*from_arrays"):
+        jr.evaluate(bm25(DOCUMENTS), task)
