@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxret.environments.environment import Environment, available_at, simulated_reranker
-from jaxret.learners.learner import Learner, query_for
+from jaxret.learners.learner import Learner, query_for, require_learner
 from jaxret.learners.rank_one import rule_of
 from jaxret.rules.estimators import expected_coefficients
 from jaxret.runtime import sharding
@@ -64,7 +64,9 @@ def check_learner(
 
     Raises:
       AssertionError: if a property is violated.
+      ValueError: if ``learner`` is none, such as a preset that was not called.
     """
+    require_learner(learner)
     rule = rule_of(learner)
     estimator = None if rule is None else rule.estimator
     key = jax.random.key(0) if key is None else key

@@ -313,6 +313,16 @@ def prior_for(learner: Learner, task: Any) -> Prior | None:
     return offsets.padded(prior, (len(task),), facts.prior_width)
 
 
+def require_learner(learner: Any) -> None:
+    """Raise ValueError for what is not a learner, such as a preset that was not called."""
+    if isinstance(learner, Learner):
+        return
+    name = getattr(learner, "__name__", type(learner).__name__)
+    if callable(learner):
+        raise ValueError(f"learner must be a learner, got the function {name}: call it, {name}()")
+    raise ValueError(f"learner must be a learner, such as jr.greedy(), got {name}")
+
+
 def require_prior_width(learner: Learner, prior: Prior | None, source: str) -> None:
     """Refuse more prior scores per query than a learner reads.
 

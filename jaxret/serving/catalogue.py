@@ -26,7 +26,7 @@ from jaxret.data.templates import normalise
 from jaxret.encoders import Encoder
 from jaxret.encoders.lexical import Lexicon
 from jaxret.environments.interventions import How
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, require_learner
 from jaxret.learners.mixture import mixture
 from jaxret.runtime import interrupts
 from jaxret.runtime.validate import require, require_different
@@ -111,6 +111,7 @@ class LiveCatalogue:
         """
         dataset = build("tools", ((tool.id, document(tool)) for tool in read(tools)), None)
         learner = mixture() if learner is None else learner
+        require_learner(learner)  # before the texts are encoded
         return cls(learner, encoded(dataset, encoder, cache=cache), **options)
 
     @property

@@ -42,7 +42,7 @@ from jaxtyping import Bool, Float
 from jaxret import logs
 from jaxret.encoders import Encoder
 from jaxret.learners.confidence import require_calibrated
-from jaxret.learners.learner import Learner, vector_of
+from jaxret.learners.learner import Learner, require_learner, vector_of
 from jaxret.logs import End, LogWriter
 from jaxret.runtime import interrupts
 from jaxret.runtime.owners import own
@@ -71,8 +71,8 @@ class Index(LiveCatalogue):
       fsync: whether lines of the log survive the loss of power, too; this costs milliseconds.
 
     Raises:
-      ValueError: if the learner is an oracle, the task has no vectors, a number is out of its
-        range, or the log has another learner or is written by another process.
+      ValueError: if the learner is none or an oracle, the task has no vectors, a number is out of
+        its range, or the log has another learner or is written by another process.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Index(LiveCatalogue):
         expire: float = AGE,
         fsync: bool = False,
     ):
+        require_learner(learner)
         if learner.facts.oracle:
             raise ValueError(f"{learner.name!r} is an oracle: live use has no labels for it")
         super().__init__(learner, task)

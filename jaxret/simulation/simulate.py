@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxret.environments.environment import Environment
 from jaxret.learners.grid import Family, LearnerGrid, traced
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, require_learner
 from jaxret.runtime import distributed
 from jaxret.runtime.files import write_whole
 from jaxret.runtime.validate import require
@@ -86,7 +86,7 @@ def simulate(
       chunk: rounds between two points where the run can stop.
 
     Raises:
-      ValueError: if a setting is out of range, or a folder holds another run.
+      ValueError: if a setting is out of range, a folder holds another run, or ``learner`` is none.
       Interrupted: if a signal stopped the run and ``resume`` holds its state; a SystemExit.
     """
     numbers = seed_numbers(seeds)
@@ -100,9 +100,8 @@ def simulate(
         simulator = partial(SelectedSimulation, select=select)
     shared: dict[str, Any] = {"chunk": chunk, "devices": devices, "form": form, "seeds": numbers}
     simulation = simulator(family, task, environment, example=settings[0].tolist(), **shared)
-    require("rounds", rounds, "None or >= 1", lambda n: n is None or n >= 1)
-    orders = stream_orders(task, exposures, numbers, part=part, hops=hops, order=order)
-    orders = orders[:, :rounds]
+    stream: dict[str, Any] = {"part": part, "rounds": rounds, "hops": hops, "order": order}
+    orders = stream_orders(task, exposures, numbers, **stream)
     begin = time.perf_counter()
     states, trace = run_streams(
         simulation, settings, orders, name=one.name, resume=resume, after=after
@@ -180,6 +179,7 @@ def _family_of(
         one, family, numbers = learner.learner(0), learner.family, learner.settings
         settings: dict[str, Any] = dict(learner.columns(numbers))
     else:
+        require_learner(learner)
         one, settings = learner, {}
         family, own = traced(learner)
         numbers = np.array([own], np.float64)

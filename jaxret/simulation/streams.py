@@ -38,6 +38,7 @@ def stream_orders(
     seeds: Sequence[int],
     *,
     part: Bool[np.ndarray, "*S N"] | None = None,
+    rounds: int | None = None,
     hops: bool = False,
     order: Int[np.ndarray, "*S T"] | None = None,
 ) -> Int[np.ndarray, "S T"]:
@@ -48,17 +49,19 @@ def stream_orders(
       exposures: number of times that each query is streamed, >= 1.
       seeds: S seeds.
       part: mask of the queries to stream, [N] or [S, N]; None: all queries.
+      rounds: length at which streams are cut; None: streams are not cut.
       hops: whether the queries of a group are streamed consecutively.
-      order: positions [T] or [S, T], padded with -1; replaces all of these.
+      order: positions [T] or [S, T], padded with -1; replaces all of these but ``rounds``.
 
     Returns:
       Positions [S, T], padded with -1.
 
     Raises:
-      ValueError: if the task has no queries, ``part`` has another shape or no query for a seed, or
-        ``order`` does not fit.
+      ValueError: if the task has no queries, ``part`` has another shape or no query for a seed,
+        ``rounds`` is below 1, or ``order`` does not fit.
     """
     task.require_queries()
+    require("rounds", rounds, "None or >= 1", lambda n: n is None or n >= 1)
     if order is not None:
         if part is not None or exposures != 1 or hops:
             raise ValueError("order goes with neither part nor exposures nor hops: leave them out")
@@ -66,14 +69,14 @@ def stream_orders(
         rows = np.broadcast_to(given, (len(seeds), given.shape[-1]))
         allowed = f"positions in -1 .. {len(task) - 1}, [T] or [{len(seeds)}, T]"
         require("order", given, allowed, lambda x: x.size and -1 <= x.min() <= x.max() < len(task))
-        return rows.astype(np.int32)
+        return rows[:, :rounds].astype(np.int32)
     require("exposures", exposures, "a whole number >= 1", lambda n: n == int(n) and n >= 1)
     mask = np.ones(len(task), bool) if part is None else np.asarray(part, bool)
     shapes = ((len(task),), (len(seeds), len(task)))
     require("the shape of part", mask.shape, f"{shapes[0]} or {shapes[1]}", shapes.__contains__)
     require("part", part, "True for a query or more of each seed", lambda _: mask.any(-1).all())
     groups = task.groups if hops else None
-    return _orders(mask, int(exposures), seeds, groups)
+    return _orders(mask, int(exposures), seeds, groups)[:, :rounds]
 
 
 def exposures(n: int, times: int, seed: int) -> Int[np.ndarray, " T"]:

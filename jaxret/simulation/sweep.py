@@ -119,6 +119,7 @@ def sweep(
     *,
     part: Bool[np.ndarray, "*S N"] | None = None,
     exposures: int = 1,
+    rounds: int | None = None,
     hops: bool = False,
     order: Int[np.ndarray, "*S T"] | None = None,
     seeds: int | Sequence[int] = 1,
@@ -135,6 +136,7 @@ def sweep(
       task: task whose queries are streamed.
       part: mask of the queries to stream, [N], or one row per seed [S, N]; None: all queries.
       exposures: number of times that each query is streamed.
+      rounds: length at which streams are cut; None: streams are simulated to their ends.
       hops: whether the queries of a group are the hops of one question.
       order: positions of the queries in the order of the stream, [T] or [S, T]; replaces
         ``part``, ``exposures`` and ``hops``.
@@ -147,16 +149,22 @@ def sweep(
         any other value is the same for all.
 
     Raises:
-      ValueError: if the preset refuses a setting, a setting cannot vary within a program, or no
-        list is given.
+      ValueError: if ``preset`` makes no learners, it refuses a setting, a setting cannot vary
+        within a program, or no list is given.
     """
+    if not isinstance(preset, LearnerGrid) and not callable(preset):
+        known = isinstance(preset, Learner)
+        got = f"the learner {preset.name}" if known else type(preset).__name__
+        allowed = "a function that makes learners, such as jr.greedy, or a grid"
+        raise ValueError(f"preset must be {allowed}, got {got}")
     grid = preset if isinstance(preset, LearnerGrid) else grids.grid(preset, **settings)
     if not isinstance(preset, LearnerGrid) and not grid.names:
         raise ValueError("a sweep needs a list of values: sweep(greedy, task, tau=[0.01, 0.03])")
     if isinstance(preset, LearnerGrid) and settings:
         raise ValueError(f"a grid has its settings already: leave {', '.join(settings)} out")
     numbers, points = seed_numbers(seeds), grid.settings
-    orders = stream_orders(task, exposures, numbers, part=part, hops=hops, order=order)
+    stream: dict[str, Any] = {"part": part, "rounds": rounds, "hops": hops, "order": order}
+    orders = stream_orders(task, exposures, numbers, **stream)
     # A CPU executes runs one after another anyway, so a loop over settings costs no more and shares
     # the program of `simulate`. Accelerators execute all runs at once.
     at_once = 1 if jax.default_backend() == "cpu" or resume is not None else len(points)

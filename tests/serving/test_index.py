@@ -303,3 +303,11 @@ def test_a_later_index_on_the_same_log_begins_with_the_catalogue(task, tmp_path)
     places = [task.ids.index("tool_3"), len(task.ids)]
     np.testing.assert_array_equal(shown[:, places], [[False, True], [True, False]])
     assert ticket.number == 1
+
+
+def test_a_preset_that_was_not_called_is_refused_before_texts_are_encoded(task):
+    with pytest.raises(ValueError, match=r"got the function greedy: call it, greedy\(\)"):
+        jr.Index(jr.greedy, task)
+    tools = [{"name": "book", "description": "books a table"}]
+    with pytest.raises(ValueError, match=r"got the function greedy: call it, greedy\(\)"):
+        jr.Index.from_tools(tools, jr.greedy, encoder=lambda texts: pytest.fail("encodes"))

@@ -193,6 +193,13 @@ def test_settings_out_of_range_are_named(task, arguments, message):
         jr.simulate(**{"learner": jr.greedy(), "task": task} | arguments)
 
 
+def test_what_is_no_learner_is_named(task):
+    with pytest.raises(ValueError, match=r"got the function greedy: call it, greedy\(\)"):
+        jr.simulate(jr.greedy, task)
+    with pytest.raises(ValueError, match=r"must be a learner, such as jr\.greedy\(\), got str"):
+        jr.simulate("greedy", task)
+
+
 def test_a_task_without_queries_is_refused(task):
     with pytest.raises(ValueError, match="small has no queries, which a live"):
         jr.simulate(jr.greedy(), task.select([]))

@@ -96,6 +96,22 @@ def test_settings_that_cannot_be_swept_are_named(parts, settings, error, message
         jr.sweep(jr.orag, parts[0], **settings)
 
 
+def test_what_makes_no_learners_is_named(parts):
+    for wrong, named in ((jr.greedy(), "the learner greedy"), ("greedy", "str")):
+        with pytest.raises(ValueError, match=f"makes learners, .*or a grid, got {named}$"):
+            jr.sweep(wrong, parts[0], tau=[0.1])
+
+
+def test_fewer_rounds_are_the_beginning_of_the_whole_streams(grid, parts):
+    cut = jr.sweep(jr.greedy, parts[0], exposures=2, rounds=30, seeds=2, **GRID)
+    for run, whole in zip(cut.runs, grid.runs, strict=True):
+        np.testing.assert_array_equal(run.order, whole.order[:, :30])
+        np.testing.assert_array_equal(run.trace.item, whole.trace.item[:, :30])
+    assert cut.best(on=parts[1]) in cut.runs
+    with pytest.raises(ValueError, match="rounds must be None or >= 1, got 0"):
+        jr.sweep(jr.greedy, parts[0], rounds=0, **GRID)
+
+
 def test_any_number_of_any_rule_can_be_an_axis(parts):
     def rule(*, rate, epsilon=0.1):
         explorer = jr.with_exploration(jr.greedy(tau=0.1), epsilon)
