@@ -63,7 +63,7 @@ def figure(runs: Sequence[Collected], metric: str) -> Figure:
 
 def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="with the runs of a sweep, such as runs/orag")
     parser.add_argument("metrics", nargs="*", help="such as final/ndcg@10: a table of each")
     given = parser.parse_args(arguments)
     try:

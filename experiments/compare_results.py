@@ -48,8 +48,8 @@ def compare(before: Path, after: Path) -> list[Comparison]:
 
 def main(arguments: Sequence[str]) -> int:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("before", type=Path)
-    parser.add_argument("after", type=Path)
+    parser.add_argument("before", type=Path, help="folder of runs to compare with")
+    parser.add_argument("after", type=Path, help="folder of the same runs, made again")
     given = parser.parse_args(arguments)
     lines = compare(given.before, given.after)
     if not lines:

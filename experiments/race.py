@@ -57,10 +57,12 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("file", type=Path, help="with a function learner()")
     parser.add_argument("data", nargs="*", help="beside deskbank: name=path")
     parser.add_argument("--presets", default=",".join(PRESETS), help="names, with commas")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--exposures", type=int, default=2)
-    parser.add_argument("--encoder", default="minilm")
-    parser.add_argument("--output", type=Path, default=Path("runs/race"))
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds (5)")
+    parser.add_argument("--exposures", type=int, default=2, help="times each query is streamed (2)")
+    parser.add_argument("--encoder", default="minilm", help="name of the encoder (minilm)")
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/race"), help="folder of the results (runs/race)"
+    )
     return parser.parse_args(arguments)
 
 

@@ -24,7 +24,9 @@ products. Expect 1.35 for jax and 1.42 for jax_fine over torch, 1.22 and 1.29 ov
 98, 104, 73 and 81 texts per second and shares of .80, .88, .63 and .69.
 """
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
 import jax
 import jax.numpy as jnp
@@ -121,10 +123,17 @@ def _torch(encoder: TextEncoder, work: list) -> Callable[[], np.ndarray]:
     return run
 
 
-def main() -> dict[str, float]:
+def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     """Print the machine and the quartiles of each number; return the medians."""
-    print(machine.measured())
-    results = measure()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="timed rounds of all forms (5)")
+    given = parser.parse_args(arguments)
+    if missing := [name for name in ("torch", "transformers") if find_spec(name) is None]:
+        parser.error(f"it compares with PyTorch: install {' and '.join(missing)}")
+    print(machine.measured(), flush=True)
+    results = measure(given.repeats)
     for name, values in results.items():
         print(f"{name:40s} {quartiles(values)}")
     return {name: float(np.median(values)) for name, values in results.items()}

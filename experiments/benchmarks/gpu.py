@@ -248,7 +248,9 @@ def main(arguments: list[str] | None = None) -> Path:
     parser = argparse.ArgumentParser(description="How fast is jaxret on a GPU, against PyTorch?")
     parser.add_argument("--out", type=Path, required=True, help="folder of gpu.json and gpu.png")
     parser.add_argument("--small", action="store_true", help="tiny sizes, on any machine")
-    parser.add_argument("--parts", nargs="+", choices=list(parts), default=list(parts))
+    parser.add_argument(
+        "--parts", nargs="+", choices=list(parts), default=list(parts), help="to measure (all)"
+    )
     parser.add_argument("--minutes", type=float, default=8.0, help="for all parts together")
     chosen = parser.parse_args(arguments)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5")  # leaves half to PyTorch

@@ -153,8 +153,13 @@ def load_test(minutes: float, items: int) -> None:
 def main() -> None:
     """Parse the arguments, and print all measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tools", type=int, nargs="+", default=TOOLS)
-    parser.add_argument("--learners", nargs="+", default=[*LEARNERS], choices=[*LEARNERS])
+    shown = " ".join(map(str, TOOLS))
+    parser.add_argument(
+        "--tools", type=int, nargs="+", default=TOOLS, help=f"sizes of the index ({shown})"
+    )
+    parser.add_argument(
+        "--learners", nargs="+", default=[*LEARNERS], choices=[*LEARNERS], help="to measure (all)"
+    )
     parser.add_argument("--rounds", type=int, default=400, help="searches by one thread, or by 16")
     parser.add_argument("--minutes", type=float, default=0.0, help="of the load test")
     given = parser.parse_args()

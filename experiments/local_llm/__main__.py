@@ -28,7 +28,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=["start", "status", "stop", "fetch", "answers"])
+    actions = ["start", "status", "stop", "fetch", "answers"]
+    parser.add_argument("action", choices=actions, help="what to do, as shown above")
     defaults = server.Settings()
     helps = {
         "port": "port of the server",

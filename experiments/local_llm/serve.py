@@ -13,9 +13,9 @@ import xllamacpp  # ty: ignore[import-not-found]  # of an environment of its own
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("model", "alias"):
-        parser.add_argument(f"--{name}", required=True)
+        parser.add_argument(f"--{name}", required=True, help="of the model")
     for name in ("port", "context", "slots", "threads"):
-        parser.add_argument(f"--{name}", type=int, required=True)
+        parser.add_argument(f"--{name}", type=int, required=True, help="of the server")
     arguments = parser.parse_args()
     params = xllamacpp.CommonParams()
     params.model.path, params.model_alias = arguments.model, {arguments.alias}

@@ -1,5 +1,6 @@
 """The command line of experiments: errors in one line, and the text of ``--help``."""
 
+import ast
 import itertools
 import re
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from hydra.errors import HydraException
 
 from experiments import orag
+from experiments.benchmarks import encode
 from experiments.common.config import CONFIGS, table
 from experiments.common.experiment import one_line
 from experiments.common.help import TABLES, explained, help_text, sources
@@ -123,3 +125,24 @@ def test_every_setting_of_every_experiment_has_a_meaning():
 def test_help_of_an_unknown_config_names_the_file():
     with pytest.raises(FileNotFoundError, match=r"nothing\.yaml"):
         help_text("", "nothing")
+
+
+def test_every_option_of_a_parser_has_a_help_text():
+    """Read from the source: some commands need what is not installed here."""
+    calls, silent = 0, []
+    for path in sorted(Path(orag.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "parser.add_argument":
+                calls += 1
+                if not any(word.arg == "help" for word in node.keywords):
+                    silent.append(f"{path.name}, line {node.lineno}: {ast.unparse(node.args[0])}")
+    assert calls > 25
+    assert silent == []
+
+
+def test_help_of_the_encoders_benchmark_measures_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(encode.machine, "measured", lambda: pytest.fail("measures"))
+    with pytest.raises(SystemExit) as ended:
+        encode.main(["--help"])
+    assert ended.value.code == 0
+    assert "timed rounds of all forms" in capsys.readouterr().out
