@@ -71,7 +71,7 @@ class Index(LiveCatalogue):
       fsync: whether lines of the log survive the loss of power, too; this costs milliseconds.
 
     Raises:
-      ValueError: if the learner is none or an oracle, the task has no vectors, a number is out of
+      ValueError: if ``learner`` is no learner or an oracle, the task has no vectors, a number is out of
         its range, or the log has another learner or is written by another process.
     """
 

@@ -86,7 +86,7 @@ def simulate(
       chunk: rounds between two points where the run can stop.
 
     Raises:
-      ValueError: if a setting is out of range, a folder holds another run, or ``learner`` is none.
+      ValueError: if a setting is out of range, a folder holds another run, or ``learner`` is no learner.
       Interrupted: if a signal stopped the run and ``resume`` holds its state; a SystemExit.
     """
     numbers = seed_numbers(seeds)
