@@ -16,7 +16,7 @@ feedback, if the learner has one (`jaxret.learners.confidence`). Each line ends 
 detected. An incomplete last line, as a crash leaves it, is dropped with a warning; other bad lines
 are errors.
 
-A live index (`jaxret.serving.journal`) writes more, of which a reader needs
+A live index (`jaxret.serving.journal`) writes further lines. Those that a reader needs are
 
     {"round": 8, "slate": ["mail", "maps"], .., "drawn": 1, "listed": [1, 0.9], "allowed": "5f.."}
     {"set": "5f..", "ids": ["mail", "maps"]}                          before its name is used
@@ -24,8 +24,8 @@ A live index (`jaxret.serving.journal`) writes more, of which a reader needs
     {"remove": [..]}
     {"index": "..", "absent": ["weather"], ..}                        tools that were removed before
 
-The policy draws the first ``drawn`` positions, and the rest are the best of the others by score;
-``listed`` is the probability that each tool is on the list at all.
+The policy draws the first ``drawn`` positions of a slate; the others hold the best of the remaining
+tools by score. ``listed`` is the probability that each tool is on the slate at all.
 
 Letters: I items, d width, T rounds, k items shown, n some of the rounds, M sets of tools.
 """
@@ -171,7 +171,7 @@ class _Tools:
     """
 
     def __init__(self, ids: list[str], task: Task | None, records: list[dict[str, Any]]):
-        first: dict[str, bool] = {}  # whether the first change of a tool is that it is removed
+        first: dict[str, bool] = {}  # tool -> whether it is there before its first change
         for record in records:
             for kind in ("add", "remove", "redescribe"):
                 for one in record.get(kind, ()):
@@ -192,7 +192,7 @@ class _Tools:
         self._places: dict[str | None, int] = {}  # name of a set -> its place, until a change
 
     def change(self, record: Mapping[str, Any]) -> None:
-        """Follow a line that changes or names tools."""
+        """Apply a line that changes tools or names a set of them."""
         if record.get("index", self._index) != self._index:  # a later index on the same log
             self._now = self.first.copy()
         self._index = record.get("index", self._index)
@@ -298,19 +298,19 @@ class End(NamedTuple):
 class LogWriter:
     """Appends to a log after its last complete line, or begins a new log.
 
-    Any number of threads may append; of all processes one may.
+    Any number of threads may append, but only in one process at a time.
 
     Args:
       path: file of the log.
       facts: first line of the log, which identifies the learner; JSON values, the same each time.
       fsync: whether lines are on the disk before `append` returns, so that they survive the loss
         of power too; without it they survive the end of the process.
-      since: end of a line, as `end` was when it was kept; the lines after it are read.
+      since: a value of `end` that was kept earlier; the lines after it are read into ``later``.
 
     Attributes:
       end: end of the last line.
       later: number and content of each line after ``since``; None if the log does not continue it.
-      next_round: number after that of the last slate or empty ticket.
+      next_round: one more than the round of the last slate or empty ticket; 0 before the first.
 
     Raises:
       ValueError: if the file is damaged, the log of something else, or written by another process.
@@ -438,7 +438,7 @@ def answered(round: int, item: str, propensity: float, reward: float) -> dict[st
 
 
 def _numbers(vector: Any) -> list[float]:
-    """Convert a finite vector for JSON, as `_number` does each of its numbers."""
+    """Convert a finite vector for JSON, each entry as in `_number`."""
     return [float(f"{x:.9g}") for x in np.asarray(vector, np.float64).tolist()]
 
 
@@ -455,7 +455,7 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _walk(path: Path) -> Iterator[tuple[bytes | None, End]]:
-    """Yield the body and the end of each line; a last one that is not whole is None."""
+    """Yield the body and the end of each line; the body of an incomplete last line is None."""
     end = End()
     with path.open("rb") as file:
         for line in file:

@@ -118,7 +118,7 @@ class Feedback(NamedTuple):
       reward: reward y in [0, 1], a bit or a degree of success [], after any label noise.
       observed: whether the feedback arrived []. Missing feedback is not a failure: if False, only
         the learner's ``t`` changes.
-      labels: positions of the right items [L], padded with -1, which may be all; only for oracles.
+      labels: positions of the right items [L], padded with -1 (all -1: none); only for oracles.
     """
 
     reward: Float[Array, ""]

@@ -1,4 +1,4 @@
-"""Loads a list of tools as people have it (`jaxret.tools.read`), with queries or without.
+"""Loads a list of tools in any form that `jaxret.tools.read` takes, with queries or without.
 
     jr.load_task("tools", "tools.json")                              a catalogue alone
     jr.load_task("tools", "tools.json", queries="queries.jsonl")     with labelled queries

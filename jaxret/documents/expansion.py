@@ -136,7 +136,7 @@ def expand_documents(
       stages: the models.
       rules: the bounds of a profile.
       rounds: largest number of refinements.
-      verdicts: how often a judge is asked that says neither true nor false.
+      verdicts: largest number of times that a judge is asked until it says true or false.
       confirm: the fields about which the judge is asked separately, from `CONFIRMABLE`.
       prompts: the texts of the questions.
 

@@ -13,9 +13,9 @@ Only a ticket ties a call to its search: since the protocol of 2026-07-28 each r
 of its own. A call without a ticket, or with one that expired, is of another index or lacks the
 tool, works, but nothing is learnt from it. Each tool of a ticket is answered once.
 
-**No error is not the right tool.** An index that learns from `no_error` learns to avoid tools that
-fail, and to trust those that do not. If wrong tools never fail, nothing can be learnt: give an
-``outcome`` that knows more, or ``rate=True``.
+A call without an error may still have used the wrong tool. An index that learns from `no_error`
+learns to avoid tools that fail, and to trust those that do not. If wrong tools never fail, nothing
+can be learnt: give an ``outcome`` that knows more, or ``rate=True``.
 
 Install on one server, the gateway, and last: middleware that is added afterwards is between this
 one and the tools. Ids of the index are the names that this server lists, namespaces included. A

@@ -9,10 +9,10 @@ turn's later calls see the same ones. The ticket is in the state of the agent's 
 A call of a tool that is on the ticket answers it, once per tool. Other calls work and teach
 nothing: of tools that are always shown, and of those that an earlier turn had found.
 
-**No error is not the right tool.** An index that learns from `no_error` learns to avoid tools that
-fail, and to trust those that do not. If wrong tools never fail, nothing can be learnt: give an
-``outcome`` that knows more; or ``rate=True``, which lets the model say it; or call `learn` when the
-user has judged the answer:
+A call without an error may still have used the wrong tool. An index that learns from `no_error`
+learns to avoid tools that fail, and to trust those that do not. If wrong tools never fail, nothing
+can be learnt: give an ``outcome`` that knows more; or ``rate=True``, which lets the model say it;
+or call `learn` when the user has judged the answer:
 
     answer = agent.invoke({"messages": "charge my client"})
     learned.learn(answer["learned_tools"]["ticket"], "send_invoice", 1.0)

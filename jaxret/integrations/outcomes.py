@@ -5,8 +5,8 @@
     reward(TimeoutError())                          None: says nothing, and teaches nothing
     reward("1 validation error for call[pays]")     None: the arguments were wrong
 
-**No error is not the right tool.** An index that learns from errors learns to avoid tools that
-fail, and to trust those that do not. If wrong tools never fail, nothing can be learnt of them.
+A call without an error may still have used the wrong tool. An index that learns from errors avoids
+tools that fail, and trusts those that do not. If wrong tools never fail, it learns nothing.
 """
 
 import re

@@ -66,7 +66,7 @@ class Endpoint(NamedTuple):
     temperature: float = 0.0
     max_tokens: int | None = None  # most tokens of an answer
     format: Literal["text", "json", "schema"] = "text"
-    timeout: float = 60.0  # seconds an attempt
+    timeout: float = 60.0  # seconds per attempt
     retries: int = 4  # after time-outs and server errors
     attempts: int = 3  # number of attempts to get an answer that parses
     concurrency: int = 8  # questions at a time

@@ -189,7 +189,7 @@ def local(tree: Any, like: Any = None) -> Any:
 
 
 def end(status: int) -> None:
-    """End this process at once if others would wait for it, which ends them, too."""
+    """End this process at once if there are others, which would wait for it; they end, too."""
     if several():
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,8 +1,8 @@
-"""Files that one process at a time writes.
+"""Locks files and folders, so that only one process at a time writes them.
 
     release = own(path, writer, "log")      until release() is called or ``writer`` is collected
 
-The lock is a file beside the owned one, which the operating system frees when its process ends,
+The lock is a file beside the locked one, which the operating system frees when its process ends,
 however it ends. It stays there: removing it would let two processes lock two files of one name.
 """
 
@@ -14,20 +14,20 @@ _guard = threading.RLock()  # filelock counts its owners within a process, but n
 
 
 def own(path: Path, owner: object, kind: str) -> weakref.finalize:
-    """Own a file or folder, alone among all processes, for as long as an object lives.
+    """Lock a file or folder against other processes for as long as an object lives.
 
-    Objects of one process share the ownership.
+    Objects of one process share the lock.
 
     Args:
       path: file or folder to own; its own folder must exist.
-      owner: object with whose end the ownership ends.
+      owner: object that holds the lock until it is collected.
       kind: kind of the file, for the message.
 
     Returns:
-      A function that ends the ownership at once.
+      A function that ends this object's share in the lock at once.
 
     Raises:
-      ValueError: if another process owns the path.
+      ValueError: if another process holds the lock.
     """
     from filelock import FileLock, Timeout
 

@@ -173,7 +173,7 @@ def real_numbers(name: str, values: Any, axes: int) -> np.ndarray:
 
     Args:
       name: name of the values, for the message.
-      values: numbers, as many axes deep as ``axes``; None counts as NaN.
+      values: numbers, nested ``axes`` levels deep; None counts as NaN.
       axes: required number of axes.
 
     Returns:
@@ -218,7 +218,7 @@ def whole_numbers(name: str, values: Any, axes: int) -> Int[np.ndarray, "..."]:
 
     Args:
       name: name of the values, for the message.
-      values: whole numbers, as many axes deep as ``axes``.
+      values: whole numbers, nested ``axes`` levels deep.
       axes: required number of axes.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Tool lists as people have them: read into one form, and described in words.
+"""Tool lists in common formats, read into one form and described in words.
 
 tools = read("tools.json")           MCP, OpenAI, Anthropic, OpenAPI, JSON lines, CSV, YAML
 name, text = describe(tools[0])      the text that is encoded

@@ -1,9 +1,9 @@
 """Reads the operations of an OpenAPI 3 description as tools.
 
-An operation is called by its ``operationId``, or by method and path. Its description is its summary
-and description, its category its tags, its parameters those of path, query and request body;
-headers and cookies, which a client sets, are left out. References to parameters and bodies must lie
-in the same file.
+The name of a tool is the ``operationId``, or method and path. Its description is its summary and
+description, its category its tags, its parameters those of path, query and request body; headers
+and cookies, which a client sets, are left out. References to parameters and bodies must lie in the
+same file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ def operations(where: str, spec: Mapping[str, Any]) -> Iterator[tuple[str, Tool]
       spec: the description.
 
     Raises:
-      ValueError: if it is of another version than 3, has no paths, or a reference leads nowhere.
+      ValueError: if its version is not 3.x, it has no paths, or a reference leads nowhere.
     """
     version = str(spec.get("openapi", spec.get("swagger")))
     if not version.startswith("3."):

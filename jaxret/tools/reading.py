@@ -1,15 +1,15 @@
-"""Reads lists of tools, in the shapes in which servers, frameworks and tables have them.
+"""Reads lists of tools in the forms that servers, frameworks and tables use.
 
     {"tools": [TOOL, ..]}            MCP's tools/list, also inside "result"
     [TOOL, ..]                       a bare list; pages of tools/list; OpenAI's, Anthropic's
     {"github": {"tools": [..]}}      by server, by category or by module: lists or mappings
-    {"servers": [{"name": "github", "tools": [..]}]}     nested, as deep as it is
+    {"servers": [{"name": "github", "tools": [..]}]}     nested to any depth
     {"openapi": "3.1.0", "paths": {..}}                  operations (`jaxret.tools.openapi`)
 
-A file is JSON, YAML (``.yaml``, ``.yml``), JSON lines (``.jsonl``: a tool a line) or a table with a
-header (``.csv``, ``.tsv``). An object is the same content, or a list of tools of the MCP package.
+A file is JSON, YAML (``.yaml``, ``.yml``), JSON lines (``.jsonl``: one per line) or a table with a
+header (``.csv``, ``.tsv``). An object is a parsed file, or a list of tools of the MCP package.
 
-A tool's id is its name. Where tools of one name differ, the category is put before the names
+A tool's id is its name. If different tools share a name, the category is put before it
 (``github.search``), as with ``prefix="always"`` for every tool.
 """
 

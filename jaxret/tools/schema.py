@@ -118,7 +118,7 @@ def resolved(node: Any, root: Any) -> Any:
 
 
 def _fields(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the properties of a schema, or the mapping itself if it is none."""
+    """Return the properties of a schema, or the mapping itself if it is not a schema."""
     properties = schema.get("properties")
     if isinstance(properties, Mapping):
         return properties

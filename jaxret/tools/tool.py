@@ -16,7 +16,7 @@ from jaxret.runtime.rows import id_of
 from jaxret.tools.schema import listed, parameters
 from jaxret.tools.words import words
 
-#: Fields under the names that lists have for them. The first that is there counts.
+#: Names that lists use for each field; the first one that an object has counts.
 IDS = ("id", "_id")
 NAMES = ("name", "tool_name", "tool")
 DESCRIPTIONS = ("description", "tool_description", "documentation", "text", "summary")

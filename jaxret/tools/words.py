@@ -2,10 +2,10 @@
 
 
 def words(name: str) -> str:
-    """Split a name at case, after digits and at signs: ``getHTTP2Page_v3`` is "get HTTP2 Page v3".
+    """Split a name in camel case or snake case: ``getHTTP2Page_v3`` is "get HTTP2 Page v3".
 
-    Digits stay with the letters before them (base64, S3), or with those after them where a word
-    begins with digits (3d, 2fa). Letters of any alphabet are kept as they are.
+    Any character but letters and digits separates words. Digits end the word that they follow
+    (base64, S3), unless a word begins with them (3d, 2fa). Letters of any alphabet are kept.
 
     Args:
       name: name of a tool or of a parameter.
