@@ -13,8 +13,8 @@ With ``rank`` counted from zero and L labels:
                      divided by the same sum for ranks 0, 1, .., min(k, L) - 1
     completeness@k   1 if every label has rank < k
 
-Labels are padded with -1. All metrics of a query without labels, for which no tool is right, are
-NaN: a ranking of tools cannot be right for it. Averages leave it out.
+Labels are padded with -1. A query without labels, for which no tool is right, has NaN for every
+metric and is left out of averages.
 
 `evaluate_scores` scores and ranks a whole catalogue; `evaluate_ranking` takes lists of items, best
 first, such as those of a `jaxret.retrieval.ranking.Ranking`.

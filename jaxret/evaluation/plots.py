@@ -222,7 +222,7 @@ def cumulative(values: Float[np.ndarray, "*S T"]) -> Float[np.ndarray, "*S T"]:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure with 150 dots an inch, create its folder, and close the figure."""
+    """Write a figure with 150 dots per inch, create its folder, and close the figure."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(figure)

@@ -23,14 +23,14 @@ def per_tool(
 
     Args:
       values: values of the queries [N], usually paired differences.
-      tools: tool of each query [N]; the first of several.
+      tools: tool of each query [N]; the first one if a query has several.
 
     Returns:
       One value per tool [C], whose mean equals the mean over queries and whose standard error
       (sample deviation over sqrt(C)) accounts for the clusters.
 
     Raises:
-      ValueError: if a value is not finite, there is none, or there are more or fewer tools.
+      ValueError: if there are no values, one is not finite, or ``tools`` has another length.
     """
     values = finite_numbers("values [N]", values)
     tools = np.asarray(tools)
@@ -65,7 +65,7 @@ def area_under_roc(scores: Float[np.ndarray, "*N"], right: Bool[np.ndarray, "*N"
       the area, NaN where all or none are right.
 
     Raises:
-      ValueError: if the shapes differ, a score is NaN, or ``right`` is no mask.
+      ValueError: if the shapes differ, a score is NaN, or ``right`` is not a mask.
     """
     right = _bits("right", right)
     scores = real_numbers("scores", scores, right.ndim)

@@ -36,7 +36,7 @@ class Words(NamedTuple):
     encoder: TextEncoder  # encoder whose weights are trained further
 
 
-#: What a method may need of a task, and what gives it.
+#: Parts of a task that a method may need -> their descriptions in errors.
 NEEDS = {
     "texts": "texts of the queries",
     "documents": "documents of the tools",
@@ -108,9 +108,9 @@ def reranking_scores(reranker: Reranker, validation: Task, first: Ranking) -> di
     """Return mean recall and nDCG of a reranker at `CUTS`, recall at the smallest cut first.
 
     Args:
-      reranker: to be scored.
+      reranker: the reranker to score.
       validation: the queries and their tools.
-      first: the first stage's lists of the first so many queries, or of all.
+      first: lists of the first stage [M, k], for the first M validation queries.
 
     Raises:
       ValueError: if the validation queries have no texts.
@@ -147,16 +147,16 @@ def trained(
       name: name of the method.
       config: configuration of the method.
       task: the training queries.
-      validation: the queries on which the best step is chosen. Of a reranker's, only the first
-        ``config.validated`` are used where the config has this field.
+      validation: the queries on which the best step is chosen; a reranker uses only the first
+        ``config.validated`` of them, if its config has this field.
       seed: seed of weights, order and dropout.
       folder: folder of all models; None keeps nothing.
-      hooks: the observers.
+      hooks: tracker, progress bar and callbacks of the run.
       start: the parameters before training.
       objective: makes loss and batches.
       model: makes the retriever or reranker of some parameters, for validation.
-      first: the stage before; its candidates are those of a reranker.
-      deciding: the config without the fields that change no parameter; None: ``config``.
+      first: the stage that finds a reranker's candidates or DPR's negatives; None: there is none.
+      deciding: ``config`` without the fields that do not affect parameters; None: ``config``.
 
     Returns:
       the parameters with the highest recall at the smallest of `CUTS` on the validation queries.

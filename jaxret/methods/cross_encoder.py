@@ -3,10 +3,10 @@
     reranker = fit(train, Config(), validation=validation, first=first)
     final = refine(reranker, texts, search(first, texts, k=8))
 
-A cross-encoder reads each of N candidates with the query, where ToolRefiner takes one pass, and
+A cross-encoder reads the query anew with each of N candidates, where ToolRefiner takes one pass, so
 each score depends on its pair alone. The device lays out ``[CLS] query [SEP] document [SEP]`` from
 stored tokens, without padding in between: a pair has the tokens that HuggingFace's tokenizer gives
-it where neither text is cut. Each text has a limit of its own here.
+it where neither text is cut. Here query and document have separate length limits.
 
 Letters: n queries, B a batch, N or k candidates, L labels or tokens of a query, M tokens of a
 document, I tools.
@@ -89,7 +89,7 @@ def fit(
       seed: seed of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
-      hooks: the observers.
+      hooks: tracker, progress bar and callbacks of the run.
 
     Raises:
       ValueError: if the task lacks texts, documents or an encoder with weights.
@@ -140,7 +140,7 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str) -> Re
     """Make the reranker of saved parameters.
 
     Args:
-      config: that the cross-encoder was trained with.
+      config: the settings that the cross-encoder was trained with.
       params: the network's parameters, and the documents' tokens and mask.
       encoder: the encoder that the cross-encoder was trained from.
       name: shown in the progress bar and in errors.
@@ -195,12 +195,12 @@ def with_documents(model: Reranker, encoder: TextEncoder, documents: Sequence[st
     """Return a trained cross-encoder for other documents: new texts, or other tools.
 
     Args:
-      model: that `fit` or `build` returned.
+      model: a cross-encoder from `fit` or `build`.
       encoder: the encoder that it was trained from, for the tokens.
       documents: documents of the I tools that are now reranked.
 
     Raises:
-      ValueError: if the model is no trained cross-encoder.
+      ValueError: if the model is not a trained cross-encoder.
     """
     if not isinstance(model.config, Config):
         raise ValueError(f"{model.name!r} is no trained cross-encoder")

@@ -13,7 +13,7 @@
     tool_embed    Tool-REX, Section 2.5: InfoNCE over the documents of a batch and random tools.
                   Without random tools (``negatives=0``) it trains as ToolBench's retriever.
 
-All parameters of the encoder are trained, or a LoRA. The result is dense retrieval: one vector a
+All parameters of the encoder are trained, or a LoRA. The result is dense retrieval: one vector per
 tool, and queries encoded by the tuned encoder.
 
 Letters: n queries, B a batch, L labels or tokens, M examples, m negatives of each, I tools, d
@@ -89,14 +89,14 @@ _RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Query2Query(EncoderConfig):
-    """Settings for small machines: fewer triplets a query than in the reference.
+    """Settings for small machines: fewer triplets per query than in the reference.
 
     Raises:
       ValueError: for a value out of its range, naming the field.
     """
 
     window: int = 100  # nearest training queries to choose triplets from
-    per_anchor: int | None = 1  # triplets a query; None: all of up to 25
+    per_anchor: int | None = 1  # triplets per query; None: all, at most 25
     allow_self: bool = False  # whether a query may be its own positive, as in the reference
     margin: float = 0.5  # margin of distances between unit vectors, which are at most 2
     unit: bool = True  # compares unit vectors, as retrieval does
@@ -187,14 +187,14 @@ def fit(
       seed: seed of draws, order and dropout.
       name: shown in the progress bar and in errors; None: the objective.
       folder: where models are kept, found again and resumed; None keeps nothing.
-      hooks: the observers.
+      hooks: tracker, progress bar and callbacks of the run.
 
     Returns:
       a retriever with the tuned encoder.
 
     Raises:
       ValueError: if the task lacks texts, documents or an encoder with weights, the objective is
-        unknown, the config is another objective's, or one other than "dpr" has a first stage.
+        unknown, the config is another objective's, or ``first`` is given for one other than "dpr".
     """
     require_one_of("objective", objective, CONFIGS)
     config = CONFIGS[objective]() if config is None else config
@@ -242,7 +242,7 @@ def build(config: EncoderConfig, params: Params, encoder: TextEncoder, name: str
     """Make the retriever of saved parameters.
 
     Args:
-      config: that the encoder was tuned with.
+      config: the settings that the encoder was tuned with.
       params: the tools' vectors [I, d], and the tuned encoder's weights.
       encoder: the encoder that was tuned, with any weights.
       name: shown in the progress bar and in errors.
@@ -255,11 +255,11 @@ def with_documents(retriever: Retriever, documents: Sequence[str]) -> Retriever:
     """Return a tuned encoder's retriever for other documents: new texts, or other tools.
 
     Args:
-      retriever: that `fit` or `build` returned for "query2desc", "dpr" or "tool_embed".
+      retriever: from `fit` or `build`, for "query2desc", "dpr" or "tool_embed".
       documents: documents of the I tools that are now retrieved.
 
     Raises:
-      ValueError: if the retriever's tools are not its encoder's vectors of documents.
+      ValueError: for another retriever, whose rows are not encoded documents.
     """
     encoder = retriever.encoder
     if not isinstance(retriever.config, Query2Desc | DPR | ToolEmbed) or encoder is None:
@@ -271,7 +271,7 @@ def with_documents(retriever: Retriever, documents: Sequence[str]) -> Retriever:
 
 
 def _embeddings(task: Task, encoder: TextEncoder, every: int | None) -> Float[np.ndarray, "I d"]:
-    """Encode the documents, or make Tool2Vec of every so many training queries."""
+    """Encode the documents, or compute Tool2Vec from every ``every``-th training query."""
 
     def vectors(texts: list[str], kind: encoders.Kind):  # the weights change: nothing is cached
         return encoders.encode(encoder, texts, kind=kind, cache=None, progress=False)
@@ -375,7 +375,7 @@ def contrast(
       triplets: anchor, positive, negative [M, 3], from `jaxret.training.negatives`.
       margin: margin of the distances.
       unit: compares unit vectors, as retrieval does; the reference compares raw ones.
-      size: triplets a batch; a batch has 3 times as many texts.
+      size: triplets per batch; a batch has 3 times as many texts.
       seed: seed of the order.
     """
 
@@ -428,7 +428,7 @@ def matching(
       mask_false: whether documents of a query's other tools are left out of its negatives. The
         references keep them, so that a query repels right tools.
       drop_words: the largest share of a query's words that is dropped, anew in each batch. Ours.
-      size: pairs a batch; a batch has 2 + m times as many texts.
+      size: pairs per batch; a batch has 2 + m times as many texts.
       seed: seed of the order.
 
     Raises:

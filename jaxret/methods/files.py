@@ -30,7 +30,7 @@ from jaxret.types import Params
 
 PARAMS, MODEL = "params.safetensors", "model.json"
 
-#: Of each method, the class of its settings and ``build(config, params, encoder, name)``.
+#: Method -> the class of its settings, and its ``build(config, params, encoder, name)``.
 METHODS: dict[str, tuple[type, Callable[..., Any]]] = {
     "tool2vec": (tool2vec.Config, tool2vec.build),
     "nudge": (nudge.Config, tool2vec.build),

@@ -75,7 +75,7 @@ def fit(
       seed: seed of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
-      hooks: the observers.
+      hooks: tracker, progress bar and callbacks of the run.
 
     Raises:
       ValueError: if the task has no texts, or no encoder with weights.
@@ -148,10 +148,10 @@ def start(
 def build(config: Config, params: Params, encoder: TextEncoder, name: str = "mlc") -> Retriever:
     """Make the retriever of a classifier.
 
-    Only the head is split over devices; every device reads the query.
+    Only the head is split over devices; every device runs the whole backbone.
 
     Args:
-      config: that the classifier is trained with.
+      config: the settings that the classifier is trained with.
       params: parameters of the network, from `start` or after training.
       encoder: the encoder that the classifier is trained from.
       name: shown in the progress bar and in errors.

@@ -11,10 +11,10 @@ forms maximise the sum of q . e'_i over the pairs of query and label, within a d
                       u_i = g_i - (e_i . g_i) e_i at length 1    ||e'_i - e_i||^2 <= gamma,
                                                                  ||e'_i|| = 1
 
-(Zeighami, Wellmer and Parameswaran 2024.) One gamma serves all rows: the smallest with which the
-most validation queries have a label ranked first, exactly for M and on a grid for N. Rows without
-a training query stay. Under N, rows with e_i . g_i < 0 stay too, as in the reference, although
-turning them would raise the objective.
+(Zeighami, Wellmer and Parameswaran 2024.) One gamma serves all rows: the smallest that ranks a
+label first for the most validation queries, found exactly for M and on a grid for N. Rows without a
+training query stay unchanged. Under N, rows with e_i . g_i < 0 stay too, as in the reference,
+although turning them would raise the objective.
 
 Either form is ``e'_i = a_i e_i + b_i g_i``, so validation needs the products of its queries with e
 and g once, rather than one catalogue for each gamma.
@@ -46,7 +46,7 @@ class Config:
     """Settings of NUDGE.
 
     Raises:
-      ValueError: for a form that is neither.
+      ValueError: for an unknown form.
     """
 
     form: Literal["m", "n"] = "n"  # NUDGE-M or NUDGE-N
@@ -58,7 +58,7 @@ class Config:
 def fit(
     task: Task, config: Config, *, validation: Task, name: str = "nudge", cache: Path | None = None
 ) -> Retriever:
-    """Move the documents' embeddings of a task.
+    """Move the document embeddings of a task towards its training queries.
 
     Args:
       task: the training queries and their tools, which decide the directions.
@@ -86,7 +86,7 @@ def nudge_m(
 ) -> tuple[Float[Array, "I d"], Float[Array, ""]]:
     """Compute NUDGE-M: every used tool moves by the same distance.
 
-    At the chosen gamma one validation label is level with its rival; beyond gamma that label wins.
+    At a gamma above 0 a validation label ties with its rival; just above it that label ranks first.
 
     Args:
       theta: tool embeddings [I, d], of any length; they are first scaled to length 1.

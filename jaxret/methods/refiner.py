@@ -48,7 +48,7 @@ class Config(TrainingConfig):
     """
 
     candidates: int = 32  # N
-    first_weights: tuple[float, ...] = (0.0, 5.0, 10.0, 20.0)  # that `with_first` tries
+    first_weights: tuple[float, ...] = (0.0, 5.0, 10.0, 20.0)  # tried by `with_first`
     prior: float = 0.0  # weight of the first stage's score in the logits, in training and in use
     tools: Literal["tool2vec", "documents"] = "tool2vec"  # the vectors that the refiner reads
     places: Places = "shared"  # rank: the refiner sees the first stage's order; reference: the code
@@ -86,7 +86,7 @@ def fit(
       seed: seed of weights, order and dropout.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
-      hooks: the observers.
+      hooks: tracker, progress bar and callbacks of the run.
 
     Raises:
       ValueError: if the task has no texts, or no encoder with weights.
@@ -168,7 +168,7 @@ def build(config: Config, params: Params, encoder: TextEncoder, name: str = "ref
     """Make the reranker of a refiner.
 
     Args:
-      config: that the refiner is trained with.
+      config: the settings that the refiner is trained with.
       params: the network's parameters, and the vectors [I, d] of the tools, those of training; a
         tool that is added later needs only its row.
       encoder: the encoder that the refiner is trained from.

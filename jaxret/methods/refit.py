@@ -61,7 +61,7 @@ class Config:
 class SecondSearch:
     """``second(texts, judged) -> ranking`` of the whole catalogue, from a reranker's lists.
 
-    It is no reranker, which returns the given candidates, and no retriever, which needs no list.
+    It is not a `Reranker`, which only reorders candidates, nor a `Retriever`, which takes no list.
     """
 
     name: str
@@ -174,7 +174,7 @@ def refit(
 
 
 def _softmax(logits, present):
-    """Compute a softmax that is 0 where nothing is present, even everywhere."""
+    """Compute a softmax over the present entries; absent ones are 0, also if all are absent."""
     logits = jnp.where(present, logits, -jnp.inf)
     top = jnp.where(present.any(), logits.max(), 0)
     weights = jnp.exp(logits - top)

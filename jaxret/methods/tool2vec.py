@@ -168,9 +168,9 @@ def own_left_out(
 ) -> Callable[[Int[np.ndarray, " B"]], Float[np.ndarray, "B L d"]]:
     """Compute leave-one-out embeddings of training queries' own tools.
 
-    A training query is part of the means of its own tools. To that query the means are closer than
-    they will be to new queries, the more so the fewer queries a tool has, and a reranker trained on
-    them learns to find a query in its own mean. Leaving the query out is ours.
+    A training query is part of the means of its own tools, which are therefore closer to it than to
+    new queries, most of all for tools with few queries. A reranker trained on such means learns to
+    recognise a query in its own mean. Leaving the query out is ours.
 
     Args:
       queries: unit vectors of the training queries [N, d].
@@ -200,7 +200,7 @@ def left_out(
     labels: Int[ArrayLike, "N L"],
     documents: Float[ArrayLike, "I d"],
 ) -> Retriever:
-    """Make Tool2Vec for its own training queries, each left out of the means of its tools.
+    """Make a Tool2Vec retriever that leaves each training query out of the means of its tools.
 
     Args:
       queries: unit vectors of the training queries [N, d].
@@ -237,7 +237,7 @@ def _left_out_scores(params, features):
 
 
 def tool2vec_stage(task: Task, leave_out: bool) -> FirstStage:
-    """Make Tool2Vec of a training task a first stage.
+    """Make a first stage that ranks by the Tool2Vec of a training task.
 
     Args:
       task: the training queries, their tools and the documents.

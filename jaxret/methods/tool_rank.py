@@ -12,7 +12,7 @@ Published weights, and weights that are trained further:
     final = refine(trained, texts, search(first, texts, k=32))
 
 The paper ranks by the probability. Its logarithm gives the same order and separates probabilities
-that rounding would make equal. The logits of the other 151,000 words are not computed
+that rounding would make equal. The logits of the other 151,000 tokens are not computed
 (`jaxret.nn.token_classifier`).
 
 The question is a conversation in Qwen's form with an empty thinking block, so that the next token
@@ -24,14 +24,14 @@ is the answer:
 Its words, in ``prompts/``, are ours. The paper's Figure 8 has no instruction, its code puts one in
 front of the query, and Qwen3's rerankers give it a line of its own; ``place`` selects the form. A
 document is cut before it is inserted, so that the rest of the question is never lost; Tool-REX's
-code cuts the whole and loses its end. A line ends between the part up to the document
-(`Verdict.heads`) and the rest (`Verdict.tails`), which are tokenised once and joined.
+code cuts the whole and loses its end. A line break separates the part up to the document
+(`Verdict.heads`) from the rest (`Verdict.tails`); each is tokenised once, and then they are joined.
 
 The device joins the pairs from stored tokens, sorts them by length, and runs them through the model
 in groups, each cut to one of three lengths, so that short pairs cost less.
 
 Letters: B queries or examples, k candidates, I tools, L tokens up to the document, M from it on,
-P pairs, m negatives of each.
+P pairs, m negatives per pair.
 """
 
 from collections.abc import Callable, Sequence
@@ -150,7 +150,7 @@ def fit(
       seed: seed of the adapter, draws and order.
       name: shown in the progress bar and in errors.
       folder: where models are kept, found again and resumed; None keeps nothing.
-      hooks: the observers.
+      hooks: tracker, progress bar and callbacks of the run.
 
     Raises:
       ValueError: if the task has no texts or no documents, or neither vectors nor a first stage.
@@ -203,7 +203,7 @@ def build(config: Config, params: Params, encoder: TextEncoder | None, name: str
     """Make the reranker of saved parameters; find tokenizer and architecture by the config.
 
     Args:
-      config: that the model was trained with.
+      config: the settings that the model was trained with.
       params: the network's parameters, and the documents' tokens and mask.
       encoder: not used.
       name: shown in the progress bar and in errors.
@@ -256,8 +256,8 @@ def verdicts(
 ) -> Objective:
     """Make the objective: the answer's cross-entropy, true for right tools, false for wrong ones.
 
-    The paper's code trains the answer as one word among all words. Ours is the softmax over the two
-    answers alone, which is also the score that ranks.
+    The paper's code takes the softmax over the whole vocabulary. Ours is over the two answers,
+    which is also the ranking score.
 
     Args:
       answer: ``(params, ids, mask, key=)`` -> logits of true and of false [B, 2].
@@ -401,7 +401,7 @@ def verdict(
     Raises:
       ValueError: for an unknown place, an empty instruction on a line of its own, a limit below 1,
         answers that are not one token each, or a prompt that lacks a placeholder or whose document
-        is not behind its query.
+        does not follow its query.
       FileNotFoundError: for a prompt that does not exist.
     """
     require("place", place, f"one of {list(PLACES)}", PLACES.__contains__)
@@ -455,7 +455,7 @@ class LanguageModel(NamedTuple):
         )
 
     def memory(self) -> str:
-        """Describe the memory of the parameters without the two answers' rows; read none."""
+        """Describe the memory of the parameters, except the two answers' rows; nothing is read."""
         return memory_report(self.backbone.shapes(dtype=self.dtype, mesh=self.mesh))
 
 

@@ -18,7 +18,7 @@ from jaxret.runtime.validate import require
 
 GROUP = 16  # batches that are sorted by length together
 
-Tokens: TypeAlias = Sequence[Sequence[int]]  # the token numbers of several texts
+Tokens: TypeAlias = Sequence[Sequence[int]]  # the token ids of several texts
 
 
 class Batches(NamedTuple):
@@ -26,7 +26,7 @@ class Batches(NamedTuple):
 
     at: Callable[[int], Any]  # number of examples drawn so far -> the next batch
     size: int  # B
-    epoch: int  # batches an epoch
+    epoch: int  # batches per epoch
 
     def __call__(self, position: int) -> Any:
         return self.at(position)

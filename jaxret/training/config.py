@@ -36,7 +36,7 @@ class TrainingConfig:
     epochs: float = 1
     learning_rate: float = 5e-5
     schedule: Literal["warmup_cosine", "reference"] = "warmup_cosine"
-    warmup: float = 0.05  # share of all steps, or a number of steps from 1 on
+    warmup: float = 0.05  # below 1: share of all steps; from 1 on: number of steps
     weight_decay: float = 0.01
     clip: float | None = 1.0  # largest norm of a gradient; None: no limit
     dropout: float = 0.0
@@ -52,7 +52,7 @@ class TrainingConfig:
         for name in ("warmup", "weight_decay"):
             require(name, getattr(self, name), ">= 0", lambda x: x >= 0)
         require("clip", self.clip, "None or > 0", lambda x: x is None or x > 0)
-        _ = self.compute  # refuses dtype and dropout
+        _ = self.compute  # raises for an invalid dtype or dropout
         for name, kind in get_type_hints(type(self)).items():
             if get_origin(kind) is Literal:
                 require_one_of(name, getattr(self, name), get_args(kind))

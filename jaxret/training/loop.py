@@ -75,7 +75,7 @@ def start(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey)
 def train_step(
     loss: Loss, optimizer: optax.GradientTransformation, *, accumulate: int = 1
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
-    """Make one update, ``(state, batch, frozen=None) -> (state, info)``.
+    """Build the function of one update, ``(state, batch, frozen=None) -> (state, info)``.
 
     Args:
       loss: the mean over the examples of a batch.
@@ -85,11 +85,11 @@ def train_step(
 
     Returns:
       a pure function. ``info`` has ``loss``, ``gradient_norm`` and the metrics of the loss.
-      ``frozen`` are the parameters without a gradient; as an argument they are no constants of the
-      compiled program.
+      ``frozen`` are the parameters without a gradient, passed as an argument so that the compiled
+      program does not hold them as constants.
 
     Raises:
-      ValueError: if ``accumulate`` is below 1, and, by the update, if it does not divide the batch.
+      ValueError: if ``accumulate`` is below 1, or, in the update, does not divide the batch.
     """
     require("accumulate", accumulate, "at least 1", lambda parts: parts >= 1)
 

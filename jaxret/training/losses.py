@@ -64,8 +64,8 @@ def softmax_ce(logits: Float[Array, "B I"], labels: Int[Array, "B L"]) -> Float[
         - sum_{l in labels}  log softmax(z)_l
 
     The paper has a 0 or 1 for each tool (Tool2Vec, Section 4.2), which suggests `multi_label_bce`;
-    its code minimises this loss, a default of its library. In the sum a query counts as often as it
-    has labels.
+    its code minimises this loss, the default of its library. By the sum, the weight of a query is
+    its number of labels.
 
     Args:
       logits: z [B, I], one column per tool.

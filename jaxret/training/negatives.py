@@ -85,7 +85,7 @@ def _pairs(labels, count, wrong: Callable[[int], np.ndarray]):
 
 
 class Triplets(NamedTuple):
-    """The triplets of `query2query`, and how many anchors have none."""
+    """The triplets of `query2query`, and how many anchors lack a positive or a negative."""
 
     positions: Int[np.ndarray, "M 3"]  # anchor, positive, negative
     without_positive: int
@@ -107,20 +107,20 @@ def query2query(
 
     Of the ``window`` most similar queries, nearest first, the first ``per_side`` that share a tool
     with the anchor are its positives and the first ``per_side`` that share none its negatives. Each
-    positive meets each negative.
+    positive is paired with each negative.
 
     The reference keeps the anchor in its own window, where the anchor is its nearest positive. In a
     data set with one line per query and tool, copies of the anchor then fill the positives. We
-    leave the anchor's text out of the window, so that a copy with other tools is no negative
+    leave the anchor's text out of the window, so that a copy with other tools is not a negative
     either.
 
     Args:
       queries: unit vectors from the encoder before training [n, d].
       labels: the tools of each query [n, L].
       texts: the n texts that the vectors encode; equal texts count as one query.
-      window: neighbours looked at; the reference has 100 for ToolBank, 20 for ToolBench.
-      per_side: positives, and negatives, an anchor.
-      limit: the most triplets an anchor, drawn at random; None takes all.
+      window: neighbours considered; the reference has 100 for ToolBank, 20 for ToolBench.
+      per_side: positives per anchor, and negatives per anchor.
+      limit: the most triplets per anchor, drawn at random; None takes all.
       allow_self: whether the anchor and its copies stay in the window, as in the reference.
       seed: seed of the draw; nothing is random without ``limit``.
 

@@ -13,7 +13,7 @@ from jaxret.runtime.validate import require
 
 
 def warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Schedule:
-    """Rise from peak / W at step 0 to the peak at step W - 1, then falls to 0 at step T.
+    """Make a schedule that rises from peak / W at step 0 to the peak at step W - 1, then falls.
 
     The rate is above 0 at every step before T and 0 from T on.
 
@@ -37,7 +37,7 @@ def warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Schedule:
 
 
 def reference_warmup_cosine(peak: float, *, warmup: int, total: int) -> optax.Schedule:
-    """Repeat the schedule of Tool2Vec's trainers.
+    """Make the schedule of Tool2Vec's trainers.
 
         peak t / W                                            t <  W
         peak (W - 1) / W  (1 + cos(pi (t - W + 1) / T)) / 2   t >= W

@@ -25,7 +25,7 @@ from jaxret.types import Params
 
 
 class Hooks(NamedTuple):
-    """Observers of a training run."""
+    """The tracker, progress bar and callbacks of a training run."""
 
     tracker: tracking.Tracker = tracking.NoopTracker()  # receives losses and validation metrics
     interrupted: Callable[[], bool] = lambda: False  # `jaxret.runtime.checkpoint.interruptible`
@@ -56,7 +56,7 @@ def fitted(
       validate: maps parameters to metrics, the first of which is the score.
       folder: folder of this model; None keeps nothing.
       settings: written beside the model for readers.
-      hooks: the observers.
+      hooks: tracker, progress bar and callbacks of the run.
 
     Raises:
       jaxret.runtime.checkpoint.Interrupted: when asked to stop, after saving the state.
@@ -112,7 +112,7 @@ def _trained(title, config, seed, params, objective, validate, folder, hooks) ->
 
 
 def _mesh(size: int) -> Mesh:
-    """Return a mesh that ``size`` examples divide over, with equally many devices a process."""
+    """Return a mesh that splits ``size`` examples evenly, with equally many devices per process."""
     processes = jax.process_count()
     if size % processes:
         raise ValueError(

@@ -36,7 +36,7 @@ class Trainable(NamedTuple):
 
     start: Params  # the trained parameters before training
     frozen: Params | None  # the other parameters; None: there are none
-    apply: Callable[..., Any]  # the network, of the trained parameters or of (trained, frozen)
+    apply: Callable[..., Any]  # the network's apply, of trained or (trained, frozen) params
     whole: Callable[[Params], Params]  # trained parameters -> the network's parameters
 
 

@@ -1,7 +1,7 @@
 """Word dropout: queries lose words each time they are trained on (Iyyer et al. 2015).
 
-A network with random weights memorises a small set of queries; any word of a query would do.
-Dropping words forces the network to learn what each word says. Iyyer et al. drop a fixed share. We
+A network trained from random weights can memorise a small set of queries by any word of each.
+Dropping words forces the network to learn from all of them. Iyyer et al. drop a fixed share. We
 draw a share for each query, so that some queries stay nearly whole, as they are in use.
 
 Letters: B queries per batch, L tokens.
@@ -42,7 +42,7 @@ def _common(texts, positions) -> int:
 
 
 def droppable(lengths: Sequence[int], kept: tuple[int, int], width: int) -> Bool[np.ndarray, "B L"]:
-    """Mark the words of queries that stand at the beginning of their rows.
+    """Mark the words of queries whose rows are padded at the end.
 
     Args:
       lengths: tokens of each of the B queries.
