@@ -21,8 +21,8 @@ def read_vectors(folder: Path, width: int | None) -> dict[str, np.ndarray]:
     """Read all vectors ``[width]`` of a folder by hash; none if there is no such folder.
 
     Args:
-      folder: of the shards.
-      width: of the vectors; None: any, the same in all shards.
+      folder: folder of the shards.
+      width: width of the vectors; None: any width, but the same in all shards.
 
     Raises:
       ValueError: if a shard is damaged, which can then be deleted.

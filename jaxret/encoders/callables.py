@@ -6,9 +6,9 @@
         return client.embeddings(texts, model="large-3")
     embed.cache_name = "large-3"  # the vectors are kept on disk under this name
 
-The vectors are used as the callable returns them; they are not scaled to length 1. Nothing is known
-of a callable that could tell one model from another, so its vectors are kept on disk only if it
-has a ``cache_name``: another model needs another name.
+The vectors are used as the callable returns them; they are not scaled to length 1. A callable does
+not reveal which model it runs, so its vectors are kept on disk only if it has a ``cache_name``:
+another model needs another name.
 
 Letters: n texts, d embedding width.
 """
@@ -45,7 +45,7 @@ def encode_with(
 ) -> Float32[np.ndarray, "n d"]:
     """Encode texts with a callable, in their order; equal texts are encoded once.
 
-    Of several processes the first encodes, and all get its vectors.
+    With several processes only the first encodes, and all get its vectors.
 
     Args:
       function: takes a list of at most `SHARD` strings and returns as many vectors [n, d].
@@ -58,7 +58,7 @@ def encode_with(
       the vectors [n, d], float32.
 
     Raises:
-      TypeError, ValueError: for a text that is no string or is blank, by its position; for an
+      TypeError, ValueError: for a text that is not a string or is blank, by its position; for an
         output that is not one finite vector per text, or whose width differs from an earlier one;
         for a damaged cache file, by its name.
     """

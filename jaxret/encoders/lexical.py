@@ -86,8 +86,8 @@ class Lexicon:
         Args:
           texts: the queries.
           width: K, tools with a score per query; all others have 0. At most I are kept.
-          among: mask of the tools that may have a score; None: all. How rare a word is does not
-            depend on it.
+          among: mask of the tools that may have a score; None: all. The idf of a
+            word counts all documents in either case.
 
         Returns:
           A prior with fields [N, K], best first.

@@ -1,4 +1,4 @@
-"""Pads token numbers to few lengths, so that few programs are compiled.
+"""Pads token ids to few lengths, so that few programs are compiled.
 
 Letters: B texts in a batch, L tokens per text.
 """
@@ -27,12 +27,12 @@ def batches(
     single text is not padded to a batch, since live systems encode one text at a time.
 
     Args:
-      tokens: token numbers of each text, not padded.
+      tokens: token ids of each text, not padded.
       batch_tokens: largest number of tokens in a batch, padding included, unless one text has more.
       lengths: numbers of tokens that texts are padded to, ascending.
 
     Yields:
-      The positions of the batch's b <= B texts, the padded token numbers, and the mask.
+      The positions of the batch's b <= B texts, the padded token ids, and the mask.
 
     Raises:
       ValueError: if a text is longer than the last of ``lengths``.
@@ -49,10 +49,10 @@ def batches(
 def pad(
     tokens: Sequence[Sequence[int]], lengths: Sequence[int] = LENGTHS
 ) -> tuple[Int[np.ndarray, "B L"], Bool[np.ndarray, "B L"]]:
-    """Pad token numbers at the end to one of ``lengths``.
+    """Pad token ids at the end to one of ``lengths``.
 
     Returns:
-      The token numbers [B, L], and the mask [B, L], False for padding.
+      The token ids [B, L], and the mask [B, L], False for padding.
     """
     length = padded_length(max(map(len, tokens)), lengths)
     ids = np.zeros((len(tokens), length), np.int32)

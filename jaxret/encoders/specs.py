@@ -8,7 +8,7 @@
 
 The vector of a Qwen3 is that of a text's last token by the tokenizer's mask (Zhang et al. 2025).
 That token is ``<|endoftext|>``, which the tokenizer appends and also uses as padding, so a mask
-computed from the token numbers would exclude it. (Tool-REX's example for Tool-Embed does so, and
+computed from the token ids would exclude it. (Tool-REX's example for Tool-Embed does so, and
 pools the first token.)
 """
 
@@ -44,7 +44,7 @@ class EncoderSpec(NamedTuple):
         """Return the prefix of a text, with the instruction filled in.
 
         Raises:
-          ValueError: if ``kind`` is neither.
+          ValueError: if ``kind`` is neither "query" nor "document".
         """
         prefixes = {"query": self.query_prefix, "document": self.document_prefix}
         if kind not in prefixes:

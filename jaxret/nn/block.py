@@ -1,4 +1,4 @@
-"""The post-norm block of BERT, MPNet and DeBERTa: attention and a perceptron.
+"""The post-norm block of BERT, MPNet and DeBERTa: attention and an MLP.
 
     x = LN(x + W_o attention(x));  x = LN(x + W_2 gelu(W_1 x))
 

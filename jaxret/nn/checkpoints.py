@@ -52,7 +52,7 @@ def locate(
 ) -> Path:
     """Find the directory of a checkpoint.
 
-    An explicit ``directory`` is used or refused. Otherwise the installed weights package is tried,
+    An explicit ``directory`` is tried alone. Otherwise the installed weights package is tried,
     then the downloads of `jaxret.encoders.fetch`, then the HuggingFace hub (or its local cache).
 
     Args:

@@ -28,7 +28,7 @@ from jaxret.nn.config_json import read_json, read_sizes, require_settings
 from jaxret.nn.layers import INIT, Compute, norm
 from jaxret.types import PRNGKey
 
-FIRST = 2  # row of the first position, after the padding's number, 1
+FIRST = 2  # row of the first position, after the padding token's id, 1
 BUCKETS = 32  # buckets of distances, half of them in each direction
 FARTHEST = 128  # larger distances share one bucket
 

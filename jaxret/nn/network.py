@@ -31,7 +31,7 @@ class Network(nnx.Module):
     def functions(cls, config: Any, compute: Compute = Compute()) -> Module:
         """Build ``apply(params, ids, mask, key=None) -> hidden states``, as pure functions.
 
-        ``ids [B, L]`` are token numbers below V, and ``mask [B, L]`` is False for padding. The
+        ``ids [B, L]`` are token ids below V, and ``mask [B, L]`` is False for padding. The
         result ``[B, L, H]`` is undefined for padding. With a key there is dropout. Parameters are
         float32; ``init`` draws them from N(0, 0.02^2).
         """
@@ -47,7 +47,7 @@ class Network(nnx.Module):
         """Embed tokens for the first block.
 
         Args:
-          ids: token numbers [B, L] below V.
+          ids: token ids [B, L] below V.
           positions: positions in the text [B, L], from 0; None: 0, 1, .., L - 1. BERT and MPNet
             add their embeddings; the others need them only in `run`.
           types: [B, L], 0, and 1 in the second text of a pair; None: 0. Only BERT has them.

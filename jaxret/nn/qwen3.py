@@ -6,11 +6,12 @@
 
 A block normalises queries and keys per head, then rotates them by their positions (RoPE, Su et al.
 2021, Section 3.2). A group of query heads shares one head of keys and values (Ainslie et al. 2023).
-No map has a bias. Attention is causal, so the last token represents the text (`last_pool`), and its
-logits predict the next token (`jaxret.nn.token_classifier`). Qwen Team 2025, Section 2, in the
-layout of the HuggingFace checkpoints. The position of a token is the number of tokens before it
-without padding, which may be on either side. HuggingFace counts padding, too, unless it is given
-``position_ids``: the result is the same up to rounding, since only differences of positions matter.
+No linear layer has a bias. Attention is causal, so the last token represents the text
+(`last_pool`), and its logits predict the next token (`jaxret.nn.token_classifier`). Qwen Team 2025,
+Section 2, in the layout of the HuggingFace checkpoints. The position of a token is the number of
+tokens before it without padding, which may be on either side. HuggingFace counts padding, too,
+unless it is given ``position_ids``: the result is the same up to rounding, since only differences
+of positions matter.
 
 Letters: B texts, L tokens per text, H hidden width, e width of a head.
 """
@@ -119,14 +120,13 @@ _COMPUTED = {
 def tensor_parallel(config: Qwen3Config, mesh: Mesh | AbstractMesh) -> Rules:
     """Return the sharding rules of the parameters on a mesh with an axis ``model``.
 
-    The axis splits the heads, the columns of the perceptron and the rows of the vocabulary, or its
-    columns if the devices do not divide its size (151669 and 151665 are odd). A block sums
-    [B, L, H] over devices twice. Norms and LoRA adapters are replicated, as is everything over the
-    other axes.
+    The axis splits the heads, the columns of the MLP and the rows of the vocabulary, or its columns
+    if the devices do not divide its size (151669 and 151665 are odd). A block sums [B, L, H] over
+    devices twice. Norms and LoRA adapters are replicated, as is everything over the other axes.
 
     Raises:
       ValueError: if there is no such axis, or its devices do not divide the heads of keys and
-        values (8 in every preset), the perceptron's width or the hidden width.
+        values (8 in every preset), the MLP's width or the hidden width.
     """
     if "model" not in mesh.shape:
         raise ValueError(f"the mesh needs an axis 'model', it has {', '.join(mesh.shape)}")

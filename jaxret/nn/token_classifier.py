@@ -39,7 +39,7 @@ def token_classifier(
 
     Args:
       backbone: a decoder.
-      words: n distinct token numbers, in the order of the logits.
+      words: n distinct token ids, in the order of the logits.
       compute: settings of the backbone's computation.
 
     Raises:
@@ -69,12 +69,12 @@ def load_token_classifier(
     Args:
       backbone: backbone of the checkpoint's config.json.
       path: directory or file of the checkpoint.
-      words: n distinct token numbers; only their rows are read from an untied head.
+      words: n distinct token ids; only their rows are read from an untied head.
       dtype: dtype of the parameters, for any dtype of the file.
       mesh: devices of the parameters, as for `Backbone.shapes`.
 
     Raises:
-      ValueError: if tensors do not fit; a checkpoint for embeddings lacks an untied head.
+      ValueError: if tensors do not fit, as when an embedding checkpoint lacks an untied head.
     """
     shapes = token_classifier(backbone, words).shapes()
     tensors = load_safetensors(path)

@@ -56,7 +56,7 @@ def inner_product(name: str, theta: Float[ArrayLike, "I d"]) -> Retriever:
       a retriever that reads an array [N, d] in place of texts.
 
     Raises:
-      ValueError: where ``theta`` is no matrix; in a search, where the queries are not [N, d].
+      ValueError: where ``theta`` is not a matrix; in a search, where the queries are not [N, d].
     """
     items, width = np.shape(theta)
 

@@ -39,7 +39,7 @@ def question(
     Args:
       query: the text of the query.
       documents: the texts of n passages, which get the identifiers 1 .. n.
-      words: that each document is cut to.
+      words: number of words to which each document is cut.
       prompt: the text: the system's message, an introduction, its reply, a passage, its reply, and
         the task, with the placeholders of `PROMPT`.
 
@@ -138,7 +138,7 @@ def rank(
       chat: the language model.
       queries: the texts of Q queries.
       lists: N documents of each query, in the order of the first stage.
-      words: that each document is cut to.
+      words: number of words to which each document is cut.
       size: documents in a window.
       step: documents by which the window moves up.
       prompt: the text of the questions.

@@ -40,9 +40,9 @@ Texts: TypeAlias = Sequence[str] | ArrayLike  # queries that a `read` reads: str
 class Retriever(NamedTuple):
     """A first stage.
 
-    ``split`` holds two trees of PartitionSpecs (or prefixes of trees) over the mesh axis ``item``,
-    of the params and of the features: the axes of the catalogue. ``score`` must treat every item
-    the same: given some rows of the catalogue, it returns the columns of those rows.
+    ``split`` holds two trees of PartitionSpecs (or prefixes of trees), for params and features,
+    which split the axes of the catalogue over the mesh axis ``item``. ``score`` must score each
+    item by itself: given some rows of the catalogue, it returns the columns of those rows.
     """
 
     name: str
@@ -191,7 +191,7 @@ def refine(
       the same candidates in a new order [N, k].
 
     Raises:
-      ValueError: for an empty text, by its position; texts that are not N; a score that is NaN or
+      ValueError: for an empty text, by its position; other than N texts; a score that is NaN or
         plus infinity, by its query.
     """
     texts = _checked(texts)

@@ -91,10 +91,10 @@ def load_run(
       path: path of the file.
       query_ids: the ids of the N queries.
       tool_ids: the ids of the I tools.
-      missing: what becomes of queries that the file lacks, with a warning that names some: ``zero``
-        gives them empty lists, so that they count as 0; ``drop`` leaves out their rows, so that the
-        ranking is that of ``task.select(rows)``, with ``rows = read.items[:, 0] >= 0`` of the run
-        read with ``zero``; ``refuse`` is an error.
+      missing: how to treat queries that the file lacks. ``zero`` gives them empty lists, which
+        count as 0. ``drop`` leaves out their rows, so that the ranking fits ``task.select(rows)``,
+        where ``rows = read.items[:, 0] >= 0`` if ``read`` is the run read with ``zero``. Both warn,
+        naming some of the queries. ``refuse`` is an error.
 
     Returns:
       the ranking [N, k], items in the order of their ranks; k is the length of the longest list,
@@ -102,11 +102,11 @@ def load_run(
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: by file and line, for a line without six columns, an unknown query or tool, a rank
-        that is no whole number, a score that is not finite, and a tool or rank that a query has
-        twice. By file and id, for queries that the file lacks, and for a query with a score above
-        that of a better rank. For a file without lines, ids that are not different strings, and
-        another ``missing``.
+      ValueError: with file and line, for a line without six columns, an unknown query or tool, a
+        rank that is not a whole number, a score that is not finite, and a tool or rank that a query
+        has twice. With file and id, for queries that the file lacks, and for a query with a score
+        above that of a better rank. Also for a file without lines, ids that are not distinct
+        strings, and an unknown ``missing``.
     """
     require_one_of("missing", missing, ("refuse", "zero", "drop"))
     queries, tools = _words(query_ids), _words(tool_ids)

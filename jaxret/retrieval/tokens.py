@@ -1,4 +1,4 @@
-"""Token numbers of queries and of pairs, padded to few lengths.
+"""Token ids of queries and of pairs, padded to few lengths.
 
 Letters: B queries, L tokens of a query, M of a document.
 """
@@ -14,7 +14,7 @@ from jaxret.encoders.padding import COARSE, pad
 
 
 def features(tokens: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
-    """Pad the token numbers of B texts to ``ids`` and ``mask``, both [B, L]."""
+    """Pad the token ids of B texts to ``ids`` and ``mask``, both [B, L]."""
     ids, mask = pad(tokens, COARSE)
     return {"ids": ids, "mask": mask}
 
@@ -40,13 +40,13 @@ def pair(
     """Join one pair, the document directly behind the query.
 
     Args:
-      query: token numbers [L].
+      query: token ids [L].
       query_mask: True where there is a token [L].
-      document: token numbers [M].
+      document: token ids [M].
       document_mask: True where there is a token [M].
 
     Returns:
-      token numbers, mask and types, each [L + M].
+      token ids, mask and types, each [L + M].
     """
     first, second = query_mask.sum(), document_mask.sum()
     place = jnp.arange(len(query) + len(document))
