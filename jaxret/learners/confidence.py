@@ -1,17 +1,16 @@
-"""The probability that a tool works, known before it is used; and learners that may show nothing.
+"""Calibrated probabilities that a tool works, and learners that abstain below a threshold.
 
     confidence(mixture(), state, query)          [I], the mixture's own probabilities
     with_confidence(greedy())                    calibrates the softmax of any other learner
     abstaining(mixture(), at_least=0.5)          shows nothing where the probability is smaller
 
 A `jaxret.learners.mixture.mixture` predicts, from bits alone, how probable it is that each tool
-works: ``sum_g w_g P_g(a)``, which it recalibrates as a whole. The softmax of another learner is no
-such number, since it sums to one over the tools whether or not any of them works, and depends on
-the temperature; `with_confidence` calibrates it by the same three numbers
-(`jaxret.learners.recalibration`).
+works: ``sum_g w_g P_g(a)``, which it recalibrates as a whole. The softmax of another learner is not
+calibrated: it sums to one over the tools whether or not any of them works, and depends on the
+temperature. `with_confidence` calibrates it in the same way (`jaxret.learners.recalibration`).
 
-The bits are those of the items shown, so the probabilities are calibrated for these and not for all
-I items. Source of abstention: selective classification, El-Yaniv and Wiener (2010).
+Only the items shown yield bits, so the probabilities are calibrated on these and not on all I
+items. Source of abstention: selective classification, El-Yaniv and Wiener (2010).
 
 Letters: I items.
 """
@@ -80,7 +79,7 @@ def require_calibrated(learner: Learner) -> None:
 
 @wrapper
 def with_confidence(learner: Learner) -> Learner:
-    """Calibrate the softmax of a learner by the bits, which changes nothing that it shows.
+    """Calibrate the softmax of a learner on its rewards, without changing the items it shows.
 
     The learner is simulated by the plain scan.
 
@@ -132,11 +131,11 @@ def with_confidence(learner: Learner) -> Learner:
 
 @wrapper
 def abstaining(learner: Learner, *, at_least: float = 0.5) -> Learner:
-    """Show nothing where the learner's item is less probable to work than a threshold.
+    """Show nothing if the learner's item works with a probability below a threshold.
 
-    An empty answer is the item -1 of a slate and of a trace. Nothing is learnt from it, since no
-    tool was used: a learner that abstains on every query stays as it is. An environment counts it
-    as a success if no tool is right, and rewards it by its ``empty_reward``. The learner is
+    An empty answer is recorded as item -1 in the slate and the trace. It uses no tool and teaches
+    nothing, so a learner that abstains on every query never learns. The environment counts it as
+    a success if no tool is right, with its ``empty_reward`` as the reward. The learner is
     simulated by the plain scan, without a log.
 
     Args:

@@ -131,9 +131,9 @@ def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
 def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     """Split a learner into its family and its numbers.
 
-    The numbers of a preset are its settings with a decimal default (tau, eta, rate, ..); the
-    numbers of any other rank-one learner are tau and eta; those of a wrapped learner are those of
-    the inner learner. Any other learner has no numbers.
+    The numbers of a preset are its settings with a float default (tau, eta, rate, ..). Any other
+    rank-one learner has the numbers tau and eta, and a wrapped learner has the numbers of its
+    inner learner. Every other learner has none.
     """
     if learner.facts.origin is not None:
         return _preset_family(learner)
@@ -154,7 +154,7 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
 
 
 def _preset_family(learner: Learner) -> tuple[Family, tuple[float, ...]]:
-    """Return the family of a preset: its numbers are the settings with a decimal default."""
+    """Return the family of a preset, whose numbers are the settings with a float default."""
     assert learner.facts.origin is not None
     preset, settings = learner.facts.origin
     factory = registry.factories()[preset]

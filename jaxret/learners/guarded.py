@@ -31,9 +31,9 @@ y = y_t(b_t): convex in y, and 1 at y = 0 and at y = 1, hence at most 1 in betwe
 
     L_t <= U_t = [ln(1 / delta) + f_1 + .. + f_t] / lambda     for all t, with probability 1 - delta
 
-and the guard can compute U_t: it lets the learner serve while ``U_t <= budget``. L_t grows only in
-rounds with i_t other than b_t, and U_t does not grow in these. So at the first t with L_t > budget,
-U_t is still at most the budget, and below L_t, which has probability at most delta.
+The guard computes U_t and lets the learner serve while ``U_t <= budget``. L_t grows only in rounds
+with i_t != b_t, and U_t does not grow in these rounds. So at the first t with L_t > budget,
+U_t <= budget < L_t, an event of probability at most delta.
 
 The supermartingale is the wealth of a bet against a larger loss (Shafer 2021; Waudby-Smith and
 Ramdas 2024). Static retrieval is the fallback, as in conservative bandits (Wu et al. 2016;
@@ -81,9 +81,8 @@ def guarded(
 ) -> Learner:
     """Stop a learner before it has lost more than a budget against static retrieval.
 
-    With a good learner the guard costs the difference to static retrieval in a share epsilon of the
-    rounds, and the risk that the learner is stopped nonetheless. A guarded learner is simulated by
-    the plain scan.
+    For a learner that beats static retrieval, the guard forgoes the gain in a share epsilon of the
+    rounds, and may stop the learner nonetheless. A guarded learner is simulated by the plain scan.
 
     Args:
       learner: any learner that shows one tool per round and has `Learner.probabilities`.

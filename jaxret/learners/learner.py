@@ -24,7 +24,7 @@ from jaxret.types import Choice, Feedback, Prior, PRNGKey, Query, Slate, State
 
 
 class Init(Protocol):
-    """Returns the first state.
+    """Return the first state.
 
     Args:
       theta: item embeddings [I, d].
@@ -37,7 +37,7 @@ class Init(Protocol):
 
 
 class Act(Protocol):
-    """Chooses the items to show, with their propensities.
+    """Choose the items to show, with their propensities.
 
     Args:
       state: state of the learner.
@@ -49,7 +49,7 @@ class Act(Protocol):
 
 
 class Update(Protocol):
-    """Returns the next state; ``t`` grows by one even if no feedback was observed.
+    """Return the next state; ``t`` grows by one even if no feedback was observed.
 
     Args:
       state: state in which the slate was shown.
@@ -64,7 +64,7 @@ class Update(Protocol):
 
 
 class PerItem(Protocol):
-    """Returns one number per item, [I]: its logit, or the probability that it is shown.
+    """Return one number per item, [I]: its logit, or the probability that it is shown.
 
     Args:
       state: state of the learner.
@@ -75,7 +75,7 @@ class PerItem(Protocol):
 
 
 class Scores(Protocol):
-    """Returns the scores [N, I] that rank items, minus infinity where an item is absent.
+    """Return the scores [N, I] that rank items, minus infinity where an item is absent.
 
     Args:
       state: state of the learner.
@@ -93,8 +93,8 @@ class Structure(Protocol):
 
     Structures are `jaxret.learners.rank_one.Rule`, `jaxret.learners.replay.Replay`,
     `jaxret.learners.minibatch.Batches`, `jaxret.learners.mixture.Blend` and
-    `jaxret.learners.wrappers.Wrapped`. Two learners of equal
-    structure that differ only in numbers share a compiled program.
+    `jaxret.learners.wrappers.Wrapped`. Learners whose structures differ only in numbers share a
+    compiled program.
     """
 
     def change_rows(self, state: State, change: ChangeRows, /) -> State:
@@ -205,11 +205,11 @@ def change_rows(learner: Learner, state: State, change: ChangeRows) -> State:
 
 
 def without_past(state: State, items: Bool[Array, " I"]) -> State:
-    """Forget the past of some items, wherever it is in a state; their rows stay.
+    """Erase all that a state has counted or stored about some items; keep their rows.
 
-    A part of `State.extra` that counts or stores what was shown has a method ``without`` from a
-    mask of items [I] to the part as if these items had never been shown, such as
-    `jaxret.rules.offsets.Usage` and `jaxret.learners.memory.Memory`.
+    A part of `State.extra` that holds such a record, like `jaxret.rules.offsets.Usage` or
+    `jaxret.learners.memory.Memory`, has a method ``without``: it takes a mask of items [I] and
+    returns the part as if these items had never been shown.
 
     Args:
       state: any state.

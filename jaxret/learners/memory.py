@@ -1,12 +1,12 @@
-"""A memory of past rounds, which answers a query that returns as a table would.
+"""A memory of past rounds, which treats a repeated query as a lookup table would.
 
     with_memory(mixture())                          remembers up to 4096 rounds
     with_memory(greedy(), bandwidth=0.02)           only for queries that are nearly the same
     with_memory(mixture(), discount=1.0)            every remembered round counts the same
 
-Rows generalise: what one query teaches, others change again, and a query that returns may be
-answered wrongly although its right tool was found before. The memory keeps the last C observed
-rounds, and corrects the probability P_i that tool i is right by what it did for similar queries:
+All queries share the rows: later queries may overwrite what one query taught, and a repeated query
+may get a wrong tool although its right tool was found before. The memory keeps the last C observed
+rounds, and corrects the probability P_i that tool i is right by its rewards on similar queries:
 
     P'_i = (kappa P_i + n+_i) / (kappa + n+_i + n-_i)
 
@@ -19,11 +19,11 @@ This is the mean of a Beta posterior whose prior is worth kappa rounds, and in w
 counts 1 if its query was the same and less if it was similar. A tool without similar rounds keeps
 P_i. Absent tools keep P_i = 0; their rounds count again if they return.
 
-**Drift.** What a tool did for a query is discounted by gamma each time that the tool is shown for
-the same query again, and less for a similar one. However often it worked, its past is worth at most
-1 / (1 - gamma) rounds, so a few failures outweigh it when the right tool changes. Rounds of other
-tools and other queries are not discounted: a query that returns rarely is remembered as well as one
-that returns often. The ring buffer forgets rounds by age alone.
+**Drift.** The weight of a round is multiplied by gamma each time its tool is shown again for the
+same query, and by a factor nearer to 1 for a similar query. However often a tool worked, its past
+rounds for a query weigh at most 1 / (1 - gamma) together, so a few failures outweigh them when the
+right tool changes. Rounds of other tools and of dissimilar queries are not discounted: a rare query
+is remembered as well as a frequent one. The ring buffer overwrites rounds by age alone.
 
 **Probabilities.** Of a mixture, P_i is its mixed probability sum_g w_g P_g(i), before the
 recalibration of `jaxret.learners.confidence`; of any other learner, its softmax. The logits of the
@@ -68,7 +68,7 @@ class Memory(NamedTuple):
       query: queries of length 1 [C, d].
       item: item shown [C], `NOTHING` in a slot without a round.
       reward: reward [C].
-      weight: w_s, the share of the round that later rounds have left [C].
+      weight: w_s, the product of the discounts by later rounds [C].
       count: rounds written so far [].
     """
 
@@ -107,8 +107,8 @@ def with_memory(
       learner: learner with a softmax, or a mixture; exploration and a guard are added afterwards.
       bandwidth: h > 0; a past round whose query has the cosine 1 - h counts 1 / e.
       strength: kappa > 0, number of remembered rounds that the learner's own probability is worth.
-      discount: gamma in (0, 1], what remains of a round when its tool is shown for the same query
-        again; 1 discounts nothing.
+      discount: gamma in (0, 1], factor of a round's weight when its tool is shown for the same
+        query again; 1 discounts nothing.
       capacity: C >= 1, rounds in the memory; the oldest is forgotten first. A query can only be
         remembered if it returns within C rounds.
       policy: maps the logits ``ln P'`` to the items shown; None: the policy of the learner.

@@ -1,4 +1,4 @@
-"""Mini-batches: Theta moves once in B rounds, by an optimiser of optax   (ORAG Section 3, C.2).
+"""Mini-batches: one step of an optax optimiser per B rounds   (ORAG Section 3, C.2).
 
 Within a batch Theta is constant, and the gradients of its B rounds are averaged:
 
@@ -75,7 +75,7 @@ class Batches(NamedTuple):
         """Move Theta by the averaged gradient of a complete batch.
 
         Args:
-          state: state whose ``extra`` holds the factors of B rounds. Absent items stay.
+          state: state whose ``extra`` holds the factors of B rounds. Rows of absent items stay.
         """
         gradient = state.extra.coefficients.T @ state.extra.queries / self.batch
         moved: tuple[Any, Any] = self.optimiser.update(gradient, state.extra.optimiser, state.theta)
@@ -98,14 +98,14 @@ def minibatch(
 
     Args:
       name: name of the learner in tables.
-      optimiser: any transformation of optax, such as ``optax.sgd(1e-3)``, learning rate included.
+      optimiser: any optax gradient transformation with its learning rate, as ``optax.sgd(1e-3)``.
       tau: temperature, > 0; the paper's is 1.
       batch: B >= 1, rounds between two updates; the paper searches 5 to 50.
       estimator: maps one reward to coefficients; None: Eq. (4).
       policy: maps logits to the items shown; None: draws from p.
 
     Raises:
-      ValueError: if a number is out of its range, or the optimiser is no transformation.
+      ValueError: if a number is out of its range, or the optimiser is no gradient transformation.
     """
     transforms = "a transformation of optax, such as optax.sgd(1e-3)"
     require("optimiser", optimiser, transforms, lambda x: hasattr(x, "update"))

@@ -1,4 +1,4 @@
-"""A mixture of experts, which learns from the rewards which learner and settings to use.
+"""A mixture of experts, weighted online by how well each expert predicts the rewards.
 
     mixture()                                                       no settings to choose
     mixture([grid(frozen, tau=[0.01, 0.04]), grid(centred, tau=[0.02, 0.04])])
@@ -20,8 +20,8 @@ with reward 1, a softmax can assign them at most 1 / L on average: v corrects th
 of a query need not sum to one.
 
 The mixed probability of an item is less extreme than it should be, since it is a mean of calibrated
-ones. `jaxret.learners.recalibration` corrects it, for users alone: what is shown and what is learnt
-do not depend on it (`jaxret.learners.confidence`).
+ones. `jaxret.learners.recalibration` corrects it for `jaxret.learners.confidence` only: the
+mixture itself neither shows items nor learns by the correction.
 
 If all experts have a blocked form, as the default ones do, the mixture has one, too
 (`jaxret.simulation.blocked.mixture`).
@@ -191,7 +191,7 @@ def mixture(
       beta: power of the likelihood, > 0; the bounds need it to be at most 1.
       floor: every P_g is clipped to [floor, 1 - floor], in (0, 0.5), so that one confident error
         does not remove an expert for good.
-      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0; 1e6 in effect turns it off.
+      trust: precision of the Gaussian prior at u = 1 and v = 0, > 0; 1e6 all but fixes u and v.
       prior: initial weights of the G experts, > 0; None: equal weights.
       policy: maps the mixed probabilities to the items shown; None: greedy.
 
@@ -318,7 +318,7 @@ def default_experts(*, map_every: int = 16, offsets: bool = True) -> list[Learne
 
     Static retrieval by vectors, by vectors and words, and by mostly words; and three learners with
     the match of words and the division by usage (`jaxret.rules.offsets`). Without prior scores the
-    words count nothing.
+    term of the words is 0.
 
     Args:
       map_every: rounds between two updates of the experts' query maps; with a multiple of 8 the
@@ -447,7 +447,7 @@ def expert_state(state: State, rows: ExpertRows) -> State:
 
 
 def is_frozen(kind: LearnerGrid) -> bool:
-    """Return whether no expert of a kind ever moves from the documents."""
+    """Return whether every expert of a kind stays at the documents."""
     rules = [rule_of(kind.learner(g)) for g in range(len(kind.settings))]
     return all(
         rule is not None
@@ -522,7 +522,7 @@ def logit(p: Float[Array, "*n"]) -> Float[Array, "*n"]:
 def _add(
     sums: Float[Array, "*n"], lost: Float[Array, "*n"], more: Float[Array, "*n"]
 ) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
-    """Add to sums of many numbers without losing small ones to rounding (Kahan 1965)."""
+    """Add to running sums by compensated summation (Kahan 1965)."""
     more = more - lost
     new = sums + more
     return new, (new - sums) - more

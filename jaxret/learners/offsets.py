@@ -22,9 +22,8 @@ from jaxret.runtime.validate import as_number, require
 def with_lexical(learner: Learner, weight: float = 0.35, *, width: int = WIDTH) -> Learner:
     """Add the prior scores of the query to the logits.
 
-    They are the match of words unless the task was given others.
-
-    The logits become ``((1 - weight) theta_i . u + weight x_i) / tau`` (`jaxret.rules.offsets`).
+    The scores are the match of words, unless the task was given others. The logits become
+    ``((1 - weight) theta_i . u + weight x_i) / tau`` (`jaxret.rules.offsets`).
 
     Args:
       learner: rank-one learner, with or without experience replay. Experts of a mixture are wrapped

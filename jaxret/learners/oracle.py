@@ -3,9 +3,8 @@
     with_labels(centred_replayed())        the same map and replay, given labels
     oracle()                               the best of this form
 
-A rule is compared with an oracle of its own form. Rows that follow the gradient of the labels have
-neither map nor replay, and a rule that has both may beat them (`jaxret.learners.presets`,
-``full_information``).
+Compare a rule with an oracle of its own form. The oracle ``full_information`` of
+`jaxret.learners.presets` has neither query map nor replay, and a bandit rule with both may beat it.
 """
 
 from jaxret.learners import presets
@@ -40,9 +39,9 @@ def oracle(
     per_round: int = 8,
     map_every: int = 16,
 ) -> Learner:
-    """Show the best item and learn from the label, by all that the rules without labels use.
+    """Show the best item and learn from the label, with a map, replay, words and usage.
 
-    That is rows, a map of the centred queries, experience replay, words and usage.
+    This is `centred_replayed` with the offsets of words and usage, given labels.
 
     Args:
       tau: temperature, > 0.

@@ -5,7 +5,8 @@
 
 The defaults are for rows and queries of length 1 and some hundreds of items. The paper's settings
 (tau = 1, eta from 1e-8 to 1e-5) are `paper_adamw`, which needs thousands of updates, and
-`paper_sgd`, which needs more. Equal settings give the same object, other numbers compile nothing.
+`paper_sgd`, which needs more. Equal settings return the same object; learners that differ only in
+float settings share a compiled program.
 """
 
 from typing import Any
@@ -52,7 +53,7 @@ def hybrid(
     """Retrieve statically by vectors and words: show the best item and learn nothing.
 
     Args:
-      tau: temperature of the softmax, which usage depends on, > 0.
+      tau: temperature of the softmax that determines usage, > 0.
       lexical: weight of the match of words against the inner product, in [0, 1).
       balance: strength of the division by usage, >= 0; None: usage is not counted.
       k: items shown to the environment's reranker, >= 1.
@@ -253,7 +254,7 @@ def mapped_full_information(
 def mapped(
     *, tau: float = 0.02, eta: float = 6e-4, rate: float = 3.0, map_every: int = 1
 ) -> Learner:
-    """Learn as `greedy`, and a linear map of the queries that all items share.
+    """Learn as `greedy`, with a linear query map that all items share.
 
     Args:
       tau: temperature, > 0.
@@ -366,7 +367,7 @@ def centred_replayed(
 
 @preset
 def paper_sgd(*, tau: float = 1.0, eta: float = 1e-5) -> Learner:
-    """Learn as `orag` as the paper's text sets it: no temperature, no projection, 1/sqrt(t).
+    """Follow the paper's text: `orag` without temperature or projection, step 1/sqrt(t).
 
     Args:
       tau: temperature; the paper has none, which means 1.

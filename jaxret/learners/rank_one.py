@@ -103,7 +103,7 @@ class Rule(NamedTuple):
         return self.offsets is not None and self.offsets.strength is not None
 
     def pack(self, maps: Any, memory: Any, usage: Any) -> Any:
-        """Return ``State.extra``.
+        """Pack the parts of ``State.extra``.
 
         Args:
           maps: parameters of the query map; () without a map.
@@ -115,7 +115,7 @@ class Rule(NamedTuple):
         return () if self.rows_alone else (maps, memory)
 
     def unpack(self, extra: Any) -> tuple[Any, Any, Any]:
-        """Return query map, memory and usage of a ``State.extra``, () for what is missing."""
+        """Return query map, memory and usage of a ``State.extra``, () for an absent part."""
         maps, memory, *usage = extra or ((), ())
         return maps, memory, usage[0] if usage else ()
 
@@ -407,7 +407,7 @@ def coefficients(
             raise ValueError(f"{estimator.name!r} is an oracle: it needs Feedback.labels")
         target = over_items.one_hot(feedback.labels, z, axis) * jnp.isfinite(z)
         target = target / jnp.maximum(over_items.total(target, axis), 1.0)
-        target = jnp.where((feedback.labels >= 0).any(), target, probs)  # no right item: stay
+        target = jnp.where((feedback.labels >= 0).any(), target, probs)  # no right item: c = 0
     none_shown = Observation(
         probs=probs,
         chosen=jnp.zeros_like(z),
@@ -442,11 +442,11 @@ def coefficients_again(
     reward: Float[Array, ""],
     axis: Axis,
 ) -> Float[Array, " I"]:
-    """Compute the coefficients c of a past round from its logits now.
+    """Compute the coefficients c of a past round from its current logits.
 
     Args:
       estimator: maps a reward to coefficients.
-      z: logits now [I], minus infinity where an item is absent.
+      z: current logits [I], minus infinity where an item is absent.
       choice: the item shown; for an oracle the right item.
       reward: reward of the round []; for an oracle 1, or 0 if the round had no right item.
       axis: the mesh axis of the items, or None.

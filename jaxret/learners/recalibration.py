@@ -4,9 +4,9 @@
 
 A weighted mean of calibrated probabilities is not calibrated: it is nearer to 1/2 than it should be
 (Ranjan and Gneiting 2010), and with a, b and c it can be corrected at both ends separately. The
-three numbers are learnt by online Newton steps on the logistic loss of the bits, with a precision
-that forgets: the predictions of a learner change while it learns. The order of predictions is
-unchanged, since a and b are positive.
+three numbers are learnt by online Newton steps on the logistic loss of the bits. Their precision
+decays towards the prior, since the predictions of a learner change while it learns. The order of
+predictions is unchanged, since a and b are positive.
 
 `TRUST` and `FORGET` were chosen on seeds 100 to 102 of DeskBank and UltraTool.
 
@@ -58,7 +58,7 @@ def recalibrate(now: Recalibration, p: Float[Array, "*n"]) -> Float[Array, "*n"]
 
 
 def learn(now: Recalibration, p: Float[Array, "*k"], y: Float[Array, "*k"]) -> Recalibration:
-    """Move a, b and c by a Newton step of the logistic loss, and forget a part of the past.
+    """Move a, b and c by a Newton step of the logistic loss, and discount past precision.
 
     Args:
       now: numbers before the round.

@@ -5,8 +5,8 @@
 Rewards are expensive and gradient steps are cheap. A learner whose estimator is a likelihood can
 learn from a reward any number of times: the gradient of ``-log P(y | q, a)`` at the current Theta
 needs no new feedback, and vanishes once the model agrees with the reward. (The gradient of Eq. (4)
-does not vanish: after a success it is ``p - 1 / pi`` however large p is, and free rows diverge.) Of
-a round of an oracle the buffer keeps a right item instead of the item shown.
+does not vanish: after a success it is ``p - 1 / pi`` however large p is, and free rows diverge.)
+For an oracle the buffer stores a right item of the round instead of the item shown.
 
 The buffer holds the last C rounds. The slots that a round samples depend only on the round's number
 and on the number of rounds observed before. If every round is observed, the samples of a block are
@@ -35,7 +35,7 @@ class ReplayBuffer(NamedTuple):
     """The last C observed rounds; the oldest is overwritten first."""
 
     query: Any  # [C, d], with the prior [C, K] if the learner reads it; () within a block
-    item: Int[Array, " C"]  # the item shown; of an oracle's round a right item
+    item: Int[Array, " C"]  # the item shown; for an oracle a right item
     propensity: Float[Array, " C"]
     reward: Float[Array, " C"]
 
@@ -54,7 +54,7 @@ class Replay(NamedTuple):
     """
 
     rule: Rule  # rule of the learner
-    per_round: int  # n, past rounds per round
+    per_round: int  # n, past rounds replayed per round
     capacity: int  # C, rounds in the buffer
     seed: int  # seed of the samples
 
@@ -194,7 +194,7 @@ def push(
 def entry_of(
     rule: Rule, t: Int[Array, ""], choice: Choice, feedback: Feedback
 ) -> tuple[Choice, Float[Array, "*k"]]:
-    """Return what the buffer keeps of a round.
+    """Return the entry that the buffer stores for a round.
 
     Args:
       rule: rule of the learner.
@@ -204,7 +204,7 @@ def entry_of(
 
     Returns:
       The choice and its reward [] or [k]; for an oracle the right item, with the reward 1, or 0 if
-      the round has none. Of several right items, each round keeps another.
+      the round has none. Rounds take turns among several right items.
     """
     if rule.estimator.bandit:
         return choice, feedback.reward

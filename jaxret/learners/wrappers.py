@@ -3,8 +3,8 @@
     with_query_map(greedy(), rate=3.0)                  also learns a map of the queries
     with_preconditioner(greedy(), by_row())             changes the length or direction of steps
     with_exploration(greedy(), epsilon=0.05)            shows a random item in a share of the rounds
-    with_confidence(greedy())                           also learns how probable it is that it works
-    abstaining(mixture(), at_least=0.5)                 shows nothing where that is improbable
+    with_confidence(greedy())                           also calibrates each item's probability
+    abstaining(mixture(), at_least=0.5)                 shows nothing below that probability
 
 `jaxret.learners.replay.with_experience_replay`, `jaxret.learners.offsets.with_lexical` and
 ``with_balance``, `jaxret.learners.memory.with_memory`, `jaxret.learners.confidence.with_confidence`

@@ -12,11 +12,11 @@ The offset, in units of the cosine, is that of `jaxret.rules.offsets`:
     o_i  =  w / (1 - w) x_i  -  s tau ln m_i        w = 1/4,  s = 1/2,  tau = 0.02 / (1 - w)
 
 with x_i the prior score of the query (the match of words) and m_i the usage of the tool, by the
-softmax of the learner's values / tau. A value is the predicted cosine with its offset, without a
-bonus for uncertainty and without a draw: usage counts what the model retrieves, not what is
-explored. A rule learns with the offset as a fixed part of its prediction: nothing of it is learnt,
-and errors and gradients are those of the prediction that includes it. A round takes I d products
-more than with the other starts, for the usage.
+softmax of the learner's values / tau. A value is the predicted cosine with its offset, without
+exploration (bonus or draw): usage counts what the model retrieves, not what is explored. The offset
+is a fixed term of a rule's prediction, without learnt parameters; errors and gradients are those of
+the prediction with this term. For the usage, a round takes I d products more than with the other
+starts.
 
 The bandits `banditron` and `gaptron` take the offsets of `jaxret.learners.offsets`, whose
 tau is the rule's own: without data their usage may rank differently.
@@ -53,7 +53,7 @@ from jaxret.types import State
 
 Start: TypeAlias = Literal["document", "zero", "hybrid"]
 
-WEIGHT, STRENGTH = 0.25, 0.5  # w and s of 'hybrid', as of the static expert of `default_experts`
+WEIGHT, STRENGTH = 0.25, 0.5  # w and s of 'hybrid', those of the static expert in `default_experts`
 TAU = 0.02 / (1.0 - WEIGHT)  # temperature of the rows, in units of the cosine
 HYBRID = Offsets(weight=WEIGHT, strength=STRENGTH)
 

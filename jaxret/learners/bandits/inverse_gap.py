@@ -95,10 +95,10 @@ def fastcb(
         show     a ~ p,  p_a = l_best / (K l_best + gamma (l_a - l_best)),  l = 1 - f
         learn    c = f_a - y,  theta_a <- ball(theta_a - eta c q / tau),  b <- b - eta c / tau
 
-    With regret Reg of the oracle under the log loss, gamma chosen by L* and Reg, and an f* of the
-    class with ``E[y] = f*``, the regret is O(sqrt(L* K Reg) + K Reg), where L* is the number of
-    failures of the best rule. This is less than SquareCB's regret if L* is much less than T, which
-    is not the case on the data sets in `experiments`. The paper has no tau and no b.
+    With regret Reg of the oracle under the log loss, gamma chosen by L* and Reg, and
+    ``E[y] = f*`` for an f* of the class, the regret is O(sqrt(L* K Reg) + K Reg), where L* is the
+    number of failures of the best policy. This is less than SquareCB's regret if L* is much less
+    than T, which is not the case on the data sets in `experiments`. The paper has no tau and no b.
 
     Args:
       gamma: gamma / K of the paper, with K available tools, > 0; a larger value explores less.

@@ -10,7 +10,7 @@ the cosine. With the weights (u, c, b) of the three parts the mean is
 matrix, so the learner can be saved as embeddings. With start 'document' the prior mean of w is 1
 for the cosine and 0 for the rest; with 'zero' it is 0, and the documents serve as features only.
 With 'hybrid' it is that of 'document', and the known offset o_a is a further feature, whose weight
-is 1 without doubt: the regression is one of y - o_a on x(q, a).
+is fixed at 1: the regression is one of y - o_a on x(q, a).
 
     R R^T = A^-1 = (ridge I + sum_s x_s x_s^T)^-1
     R    <- R - R u u^T / (v + sqrt(v))             u = R^T x,  v = 1 + |u|^2
@@ -277,7 +277,7 @@ def features(
 
 
 def map_queries(weights: Float[Array, " m"], queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
-    """Compute the mapped queries ``(sqrt(d) u + c) * q``, whose products with documents rank.
+    """Compute the mapped queries ``(sqrt(d) u + c) * q``, whose products with documents rank tools.
 
     Args:
       weights: w [m], that is (u [d], c [], b).
