@@ -9,8 +9,8 @@ Each returns the ``arrives`` and ``leaves`` of an `jaxret.environments.environme
 
     Environment(**later(items, 0.5, at=900)._asdict())
 
-A seed draws the tools of the share. The row of an absent tool is not updated: a new tool starts
-from its row of Theta_1, and a tool that returns continues from its last row.
+The tools of the share are drawn with ``seed``. The row of an absent tool is not updated: a new tool
+starts from its row of Theta_1, and a tool that returns continues from its last row.
 
 Letters: I items, P tools of the share.
 """

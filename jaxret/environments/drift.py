@@ -21,7 +21,7 @@ from jaxret.runtime.validate import label_rows, matrix_of, require
 class Drift(NamedTuple):
     """An effect that replaces the right labels from one round on."""
 
-    labels: Int[Array, "N L"]  # right from round ``at`` on, -1 pads
+    labels: Int[Array, "N L"]  # right labels from round ``at`` on, -1 pads
     at: Int[Array, ""]  # the first round of these labels
 
     def labels_at(
@@ -43,7 +43,7 @@ class Drift(NamedTuple):
 class Rotation(NamedTuple):
     """An effect that rotates queries: ``cos(t rate) q_n + sin(t rate) turned_n`` in round t."""
 
-    turned: Float[Array, "N d"]  # each query, turned by a right angle
+    turned: Float[Array, "N d"]  # each query, rotated by 90 degrees
     rate: Float[Array, ""]  # radians per round
 
     def queries_at(
@@ -54,7 +54,7 @@ class Rotation(NamedTuple):
         Args:
           t: the round.
           query: the position of the query among the N queries.
-          vector: [d], the query before it turns.
+          vector: [d], the query before the rotation.
 
         Returns:
           [d].

@@ -63,7 +63,7 @@ from jaxret.types import EMPTY, Choice, Feedback, PRNGKey, Slate
 
 
 class SlateReranker(Protocol):
-    """Picks one of the items shown.
+    """Pick one of the items shown.
 
     Args:
       key: consumed.

@@ -107,7 +107,7 @@ def poisoned(
 
 
 def censored_by_success(*, after_success: float, after_failure: float) -> Censoring:
-    """Withhold the feedback of a share of the rounds, which depends on the outcome.
+    """Withhold feedback in a share of the rounds that depends on the outcome.
 
     Args:
       after_success: share of successes without feedback, in [0, 1].

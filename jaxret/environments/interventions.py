@@ -169,8 +169,8 @@ class Rewriting(NamedTuple):
         reset     the new document
         carry     the new document plus the learnt change: after + (theta - before)
 
-    It applies to all rows of the tool (`jaxret.learners.learner.change_rows`); reset also forgets
-    its usage and what was remembered of it (`jaxret.learners.learner.without_past`). Rows of
+    ``how`` applies to all rows of the tool (`jaxret.learners.learner.change_rows`); reset also
+    erases its usage and its remembered rounds (`jaxret.learners.learner.without_past`). Rows of
     unchanged documents do not change. A live index does the same tool by tool
     (`jaxret.serving.catalogue`).
     """

@@ -55,7 +55,7 @@ class Observation(NamedTuple):
 
 
 class Coefficients(Protocol):
-    """Maps one observed round to the coefficient of every item.
+    """Map one observed round to the coefficient of every item.
 
     The map must be elementwise in the items, so that it can run on a slice of the catalogue, and
     zero where ``probs`` and ``chosen`` are zero.
@@ -182,7 +182,7 @@ def clipped(*, floor: float = 0.1) -> Estimator:
 
 @memoized
 def bandit_likelihood(*, floor: float = 1e-6) -> Estimator:
-    """Compute the gradient of ``-y log p_a - (1 - y) log(1 - p_a)``; divide by no propensity.
+    """Compute the gradient of ``-y log p_a - (1 - y) log(1 - p_a)``, without a propensity.
 
     ``c = (p - 1[a]) (y - (1 - y) p_a / (1 - p_a))``, for any y in [0, 1].
 

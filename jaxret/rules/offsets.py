@@ -15,8 +15,8 @@ temperature ``tau / (1 - w)``, by which rows and steps are divided, and the logi
 
     z_i = (theta_i . u + w / (1 - w) x_i) / tau  -  s ln m_i
 
-Usage starts at 1, with the weight of `FIRST` rounds. It is a mean over the rounds in which the item
-was available, of n p_i in a round with n available items, so that absence does not change it.
+Usage starts at 1, with the weight of `FIRST` rounds. It is the mean of n p_i, with n the number
+of available items, over the rounds in which item i was available: absence does not change it.
 
 Sources: inverted softmax, Smith et al. (2017); CSLS, Conneau et al. (2018); QB-Norm, Bogolin et al.
 (2022); logit adjustment, Menon et al. (2021); hubs, Radovanovic et al. (2010).
@@ -63,12 +63,12 @@ class Usage(NamedTuple):
     count: Float[Array, " I"]
 
     def without(self, items: Bool[Array, " I"]) -> "Usage":
-        """Return the usage with some items as before the first round."""
+        """Return the usage with some items reset to their initial usage."""
         return Usage(jnp.where(items, 1.0, self.mean), jnp.where(items, FIRST, self.count))
 
 
 def first_usage(theta: Float[Array, "I d"]) -> Usage:
-    """Return the usage before the first round: even."""
+    """Return the initial usage, 1 for every item."""
     mean = jnp.ones_like(theta[:, 0])
     return Usage(mean, FIRST * mean)
 
@@ -156,7 +156,7 @@ def dense(prior: Prior, like: Float[Array, " I"], axis: Axis) -> Float[Array, "*
     local = prior.items - over_items.item_ids(items, axis)[0]
     owned = (prior.items >= 0) & (local >= 0) & (local < items)
     rows = local.reshape(-1, local.shape[-1])
-    rows = jnp.where(owned.reshape(rows.shape), rows, items)  # dropped
+    rows = jnp.where(owned.reshape(rows.shape), rows, items)  # not owned: dropped
     which = jnp.arange(len(rows))[:, None]
     blank = jnp.zeros((len(rows), items), like.dtype)
     scores = prior.scores.reshape(rows.shape).astype(like.dtype)

@@ -30,7 +30,7 @@ from jaxret.types import PRNGKey, Slate
 
 
 class Show(Protocol):
-    """Chooses a slate.
+    """Choose a slate.
 
     Args:
       key: consumed.
@@ -43,7 +43,7 @@ class Show(Protocol):
 
 
 class Probabilities(Protocol):
-    """Returns the probability [I] that each item is shown, from logits [I]; sums to 1."""
+    """Return the probability [I] that each item is shown, from logits [I]; sums to 1."""
 
     def __call__(self, logits: Float[Array, " I"], axis: Axis = None) -> Float[Array, " I"]: ...
 

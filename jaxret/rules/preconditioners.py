@@ -21,7 +21,7 @@ from jaxret.runtime.validate import require
 
 
 class Apply(Protocol):
-    """Preconditions a step: memory, c [I], u [d] -> memory, c [I], u [d]."""
+    """Precondition a step: memory, c [I], u [d] -> memory, c [I], u [d]."""
 
     def __call__(
         self, memory: Any, c: Float[Array, " I"], u: Float[Array, " d"]
@@ -68,7 +68,7 @@ def second_moment(*, ridge: float = 1000.0) -> Preconditioner:
 
 @memoized
 def by_row() -> Preconditioner:
-    """Scale rows by Adagrad with one number each (Duchi et al. 2011), current step included."""
+    """Scale steps by Adagrad with one number per row (Duchi et al. 2011), current step included."""
 
     def init(items, width, dtype):
         return jnp.ones(items, dtype)

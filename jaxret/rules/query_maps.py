@@ -19,7 +19,7 @@ A map may be updated once per tile of B rounds (``map_every``), by the sum of it
 Rows are updated every round; the map, and the mean of a `mean_centred` map, are constant within a
 tile. Tiles are counted in rounds, ``State.t``, not in observed rewards. A tile is closed when the
 map is read in a later tile, because the last round of a tile may have no feedback, and such a round
-must not change the state. A run therefore resumes from any round bit for bit.
+must not change the state. A run can therefore resume from any round, bit for bit.
 
 Letters: I items, d width, r rank, B rounds in a tile.
 """
@@ -35,13 +35,13 @@ from jaxret.runtime.validate import require
 
 
 class Apply(Protocol):
-    """Maps queries [..., d] to the vectors [..., d] that are multiplied with rows."""
+    """Map queries [..., d] to the vectors [..., d] that are multiplied with rows."""
 
     def __call__(self, params: Any, queries: Float[Array, "*n d"]) -> Float[Array, "*n d"]: ...
 
 
 class Change(Protocol):
-    """Returns the change of the parameters for one round, or the sum over n rounds.
+    """Return the change of the parameters for one round, or the sum over n rounds.
 
     Args:
       params: parameters of the map.
