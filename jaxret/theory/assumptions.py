@@ -29,7 +29,7 @@ from jaxret.theory.regret import cumulative_regret
 from jaxret.types import Stream, Trace
 
 _CLOSE = 1e-3  # relative error of float32 traces and probes
-FALSE_ALARM = 1e-3  # probability that noise as assumed fails `label_noise_by_tool`
+FALSE_ALARM = 1e-3  # probability that `label_noise_by_tool` fails on noise as assumed
 _FEW = 20  # rounds from which a tool is tested separately
 _PROBE = np.linspace(-2.0, 2.0, 8)  # logits
 
@@ -288,9 +288,9 @@ def label_noise_by_tool(run: Evidence, noise_rate: float) -> Assumption:
 
     Run an exact binomial test for every tool that was chosen in at least 20 rounds, and one for
     the first 20 rounds of all tools together, with Holm's correction: the assumption fails if n
-    times the smallest p of n tests is below `FALSE_ALARM`. With noise as assumed it fails in about
-    one run of a thousand (not exactly, since a wrong reward may change how often its tool is chosen
-    later). Rarely chosen tools cannot be pooled, since wrong rewards make tools frequent.
+    times the smallest p of n tests is below `FALSE_ALARM`. If the noise is as assumed, it fails
+    in about one run of a thousand (not exactly, since a wrong reward may change how often its tool
+    is chosen later). Rare tools cannot be pooled, since wrong rewards make tools frequent.
     """
     items = np.asarray(run.trace.item).ravel()
     wrong = (np.asarray(run.trace.reward) != np.asarray(run.trace.success)).ravel()

@@ -1,4 +1,4 @@
-"""Computes every statement of the theory that applies to a run, next to the measured quantity.
+"""Every statement of the theory that applies to a run, next to the measured quantity.
 
     for statement in bounds(run): print(statement)      bound, terms, assumptions, measured value
 

@@ -8,8 +8,8 @@ Under the null each factor has the conditional mean 1 for bits, and at most 1 fo
 (exp is convex). So E_l is a nonnegative supermartingale that starts at 1, and P(E >= 1 / alpha) <=
 alpha, by Ville's inequality also for the maximum over rounds. f_t must be predicted before y_t is
 observed; unlike an ordinary test by decile (Hosmer and Lemeshow 1980), f_t may depend on earlier
-bits. E_l is the likelihood ratio of bits whose odds are e^l times as high as predicted and bits as
-predicted: l > 0 detects predictions that are too low.
+bits. E_l is the likelihood ratio of two models of the bits, with odds e^l times those predicted
+and with the predicted odds: l > 0 detects predictions that are too low.
 
 The deciles are computed from the predictions in the first tenth of the rounds, which are not
 tested, so that the decile of a round is known before its bit.

@@ -1,4 +1,4 @@
-"""Checks statements of the theory: moments of estimators, and the growth of regret.
+"""Checks of the theory: moments of estimators, and the growth of regret.
 
     Lemma 3.1      E[c] = p - 1[i*]                    for a ~ p and clean bits
     Eq. (12)       E[c] = p - 1[i*] + rho (2 1[i*] - 1)    the same with noisy labels

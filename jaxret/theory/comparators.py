@@ -11,10 +11,10 @@ Theta* need not exist. If some Theta ranks the label of every query strictly fir
 scaling Theta up drives the loss to 0, which no Theta attains, and the norm grows with every
 iteration. A tool that is no query's label has the same effect. If Theta* exists it is not unique
 (adding one vector to every row changes no loss). The rows of a gradient sum to zero, so a search
-from Theta_1 finds the minimiser nearest to Theta_1 in that direction.
+from Theta_1 keeps the sum of the rows: of these minimisers it finds the nearest to Theta_1.
 
-The optimum in a ball always exists and does not depend on the horizon, so it is the comparator
-against which regret can grow like sqrt(T), that of Algorithm 1 with its optional projection. It is
+The optimum in a ball always exists, and the ball does not depend on the horizon, so regret against
+this optimum can grow like sqrt(T). It is the comparator of Algorithm 1 with a projection,
 found by accelerated projected gradient descent, restarted whenever the objective rises. For a
 convex loss with gradient G the best linear improvement within the set certifies the result:
 
@@ -52,7 +52,7 @@ class Comparator(NamedTuple):
     """A minimiser and the accuracy of the search.
 
     ``distance`` and ``gap`` are derived from ``gradient_norm``, so rounding limits them. They are
-    infinite if nothing is certified. The defaults are those of a Theta that was not searched for.
+    infinite if nothing is certified. The defaults are for a Theta that was given, not found.
     """
 
     theta: Float[Array, "I d"]

@@ -12,8 +12,8 @@ z = U q_t and p = p_t,
 
     l_t(U) = ln sum_i e^{z_i} - z_{i*}  >=  H(p_t) + <p_t - 1[i*], U q_t>.
 
-Summed over t, sum_t l_t(U) >= sum_t H(p_t) + <S, U>; taken from sum_t l_t this is the first
-statement, and -<S_i, u_i> <= R ||S_i|| gives the second. This is weak duality: the p_t are a
+Summing over t gives sum_t l_t(U) >= sum_t H(p_t) + <S, U>; subtracting this from sum_t l_t gives
+the first statement, and -<S_i, u_i> <= R ||S_i|| the second. This is weak duality: the p_t are a
 feasible point of the dual, entropy minus the norm of the residuals, and the bound is the duality
 gap of the run. Equality holds where every p_t is that of U.
 

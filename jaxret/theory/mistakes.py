@@ -1,8 +1,9 @@
 """Bounds on the number of wrong tools shown by Banditron and Gaptron.
 
-**Banditron** (Kakade, Shalev-Shwartz and Tewari 2008, Theorem 2), for rows W = s Theta of any scale
-s > 0, since the best tool is the same. c = 1[best] - 1[a] y / pi has the mean g = 1[best] - 1[i*],
-and if the best tool is wrong, h_t(U) = max_{r != i*} [1 - (u_{i*} - u_r) q_t]_+ gives
+**Banditron** (Kakade, Shalev-Shwartz and Tewari 2008, Theorem 2), for rows W = s Theta at any scale
+s > 0, which leaves the best tool unchanged. c = 1[best] - 1[a] y / pi has the mean
+g = 1[best] - 1[i*], and if the best tool is wrong,
+h_t(U) = max_{r != i*} [1 - (u_{i*} - u_r) q_t]_+ gives
 
     1 - h_t(U)  <=  -<g_t q_t^T, U>  <=  <g_t q_t^T, W_t - U>,
 
@@ -20,7 +21,7 @@ labels. Theorem 2 of the paper has W_1 = 0, where the step is irrelevant, and th
 form. Here s is the best of those given by the values `SHARES` of x, and U the result of 64
 subgradient steps; the bound holds for any U.
 
-**Gaptron** (van der Hoeven 2020), at the paper's step eta = tau^2 gamma / (2 K^2) or a smaller, for
+**Gaptron** (van der Hoeven 2020), at any step eta <= tau^2 gamma / (2 K^2), the paper's step, for
 W = Theta / tau with rows of Theta in the ball, and the logistic loss in base 2:
 
     E wrong tools shown <= sum_t l_t(U) / ln 2 + gamma T + ||Theta_1 - U||^2 / (2 eta ln 2).

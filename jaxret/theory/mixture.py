@@ -11,12 +11,12 @@ tools, so L_g is not the loss of a run of expert g.
     sure errors           #{t: P_mix(y_t = 1) >= 1/2, y_t = 0} <= L_mix / ln 2
 
 Proof of the first for alpha = 0: with u_t = prod_{s<t} P_g(y_s)^beta prior_g the weight of g is u_t
-over its sum W_t, and W_{T+1} >= u_{T+1} of every g. Each round divides ``-ln (W_{t+1} / W_t) = -ln
-sum_g w_g P_g^beta >= -beta ln sum_g w_g P_g`` for beta <= 1 (power means), the last being beta
-times the mixture's loss; summed, ``beta L_mix <= -ln u_{T+1}``. With the fixed share the weight of
-g keeps at least the factor ``1 - alpha + alpha prior_g`` between two rounds, since no weight
-exceeds 1. beta > 1 reverses the inequality, so there is no statement. Vovk (1990), Herbster and
-Warmuth (1998); the bits may be chosen by an adversary who sees the tools shown.
+over W_t, its sum over experts, and W_{T+1} >= u_{T+1} of every g. For beta <= 1 (power means)
+``-ln (W_{t+1} / W_t) = -ln sum_g w_g P_g^beta >= -beta ln sum_g w_g P_g``, beta times the mixture's
+loss in round t; summed over rounds, ``beta L_mix <= -ln W_{T+1} <= -ln u_{T+1}``. With the fixed
+share the weight of g keeps at least the factor ``1 - alpha + alpha prior_g`` between two rounds,
+since no weight exceeds 1. beta > 1 reverses the inequality, so there is no statement. Vovk (1990),
+Herbster and Warmuth (1998); the bits may be chosen by an adversary who sees the tools shown.
 
 Proof of the third: a failure of a tool with P_mix >= 1/2 costs at least ln 2. The bound does not
 cover wrong tools with a smaller P_mix: an expert that gives every tool a small probability has a
@@ -155,7 +155,7 @@ def _play(learner: Learner, theta, available, queries, lines):
 
 
 def _least_of_others(values: Float[np.ndarray, "k G"]) -> Float[np.ndarray, "k G"]:
-    """Return for each expert the smallest value of the other experts."""
+    """Return the smallest value of the other experts, for each expert."""
     if values.shape[1] == 1:
         return np.full_like(values, np.inf)
     first, second = np.sort(values, axis=1)[:, :2].T

@@ -10,7 +10,7 @@ fixed function, convex in Theta as a softmax of affine logits, with the gradient
 is all that the proof uses: it sums ``<grad_t, Theta_t - U> >= l_t(Theta_t) - l_t(U)`` over rounds
 whose functions may be chosen by an adversary who sees the past.
 
-**U must not depend on the draws.** The offsets of usage do, so the comparator is the best one by
+**U must not depend on the draws.** The offsets of usage do, so the comparator is optimised with
 the offsets of the prior alone; its loss is then measured with all offsets of each round.
 
 **Duality gains a term.** With z = U q_t + o_t the proof of `jaxret.theory.duality` gives
@@ -18,7 +18,7 @@ the offsets of the prior alone; its loss is then measured with all offsets of ea
     l_t(U) >= H(p_t) + <p_t - 1[i*], U q_t> + <p_t - 1[i*], o_t>.
 
 **The bias of Theorem B.2** is a difference of logits at Theta_t and at U, from which o_t cancels;
-the logits of a trace contain it, and so it is added to those of U.
+the logits of a trace contain o_t, so it is added to the logits of U as well.
 
 Letters: I items, S seeds, T rounds, N queries.
 """

@@ -39,8 +39,8 @@ class Regret:
 
     Attributes:
       curve: regret after each round [S, T].
-      comparator: Theta that is subtracted, and the accuracy of the search for it.
-      offsets: what the offsets of each round change; None for a learner without offsets.
+      comparator: Theta whose loss is subtracted, and the accuracy of the search for it.
+      offsets: numbers that depend on each round's offsets; None for a learner without offsets.
     """
 
     curve: Float[np.ndarray, "S T"]

@@ -1,4 +1,4 @@
-"""Computes runs again with their recorded tools and rewards, to read the state of every round.
+"""Reruns with the recorded tools and rewards, which read the state of every round.
 
 A `Trace` holds a few numbers per round. Quantities that need the states, such as sums of gradients,
 are accumulated during a rerun, so that no states are stored.
@@ -61,7 +61,7 @@ def require_constant(run: Run) -> None:
 
 
 def rerun_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, Any]]:
-    """Compute every seed again, once for several quantities.
+    """Rerun every seed once, for several quantities.
 
     Args:
       run: run with constant queries, labels and tools, and without delays.
@@ -84,7 +84,7 @@ def rerun_for(run: Run, watches: Mapping[str, Watch]) -> dict[str, tuple[Any, An
 
 
 def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
-    """Compute every seed again for one quantity.
+    """Rerun every seed for one quantity.
 
     Args:
       run: run with constant queries, labels and tools, and without delays.

@@ -11,8 +11,8 @@ reward of a, and the expectation of (1) over the draws gives
 
     E wrong tools <= 2 K T / gamma + gamma/4 E sum_t (f_t(a_t) - y_t)^2.
 
-**If realizable.** If f*(q, a) = theta*_a q + b* with rows in the unit ball, descent of step eta on
-e_t = g_t(a_t) - y_t has, by ||W_t - W*||^2 telescoped (projections onto the ball only help),
+**If realizable.** If f*(q, a) = theta*_a q + b* with rows in the unit ball, descent with step eta
+and errors e_t = g_t(a_t) - y_t has, by telescoping ||W_t - W*||^2 (projecting only helps),
 
     2 sum_t e_t (g_t - f*) <= A,     A = ||W_1 - W*||^2 / eta + eta sum_t e_t^2 ||x_t||^2.
 

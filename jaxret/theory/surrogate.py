@@ -1,4 +1,4 @@
-"""Calibration of cross-entropy: what its excess risk says about the tool that is ranked first.
+"""Classification calibration of cross-entropy: from its excess risk to the error of the first tool.
 
 ORAG, Proposition B.1, with eta_i(q) = P(I* = i | q), p(q) any prediction and g(q) the tool
 that it ranks first:
@@ -50,7 +50,7 @@ def excess_risk(
     predictions: Float[np.ndarray, "Q I"],
     shares: Float[np.ndarray, " Q"],
 ) -> ExcessRisk:
-    """Compute the risks and errors of Proposition B.1, and the bound of one by the other.
+    """Compute the risks and errors of Proposition B.1, and the bound on the excess error.
 
     Args:
       posteriors: eta(q), the probability of each tool to be right [Q, I].

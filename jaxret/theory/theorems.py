@@ -11,8 +11,8 @@ q stands for q / tau. The proofs only require that U does not depend on the draw
 convex set that rows are projected to), so U is any comparator: Theta* if it exists, or the proximal
 comparator, for which Theorem 5.1 is tightest.
 
-The rule enters by E||G_t||_F^2 = E||c||^2 ||q_t||^2. By enumeration of the item (a with p_a) and of
-the bit, with m_i = P(y = 1 | a = i), Eq. (4) has
+The update enters by E||G_t||_F^2 = E||c||^2 ||q_t||^2. Enumerating the item (a with p_a) and the
+bit, with m_i = P(y = 1 | a = i), gives for Eq. (4)
 
     E||c||^2 = sum_i (p_i^2 - 2 p_i m_i + m_i / p_i).
 
