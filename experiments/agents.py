@@ -1,4 +1,4 @@
-"""What does a server's search gain when it learns from the calls of agents, and when nothing?
+"""What does a server's search gain by learning from agents' calls, and when does it gain nothing?
 
     uv run python -m experiments.agents                          # 60 tools of DeskBank, terse texts
     uv run python -m experiments.agents skill=0.7 traffic=[skewed]
@@ -22,8 +22,8 @@ does with probability ``skill``, and else the first.
     listed            the right tool is on the list, in the last fifth
     before, heldout   the first tool is right for requests that are never streamed, drawn as the
                       traffic draws (`repeated`: uniformly), before and after all calls
-    protocol          of the calls that go through a FastMCP client, server and middleware, those
-                      with another list than the index alone gives: 0
+    protocol          how many of the calls through a FastMCP client, server and middleware get
+                      another list than the index alone gives: 0
 
 Needs ``jaxret[mcp]``; without it ``rules=[frozen,greedy,mixture] protocol=null``. Beside encoding,
 a run takes 1 to 3 minutes of CPU. Expect on DeskBank, with skewed traffic in the last fifth:

@@ -39,7 +39,8 @@ The paper's nDCG@10, recall@10 and completeness@10, averaged over categories:
     ToolRet     BM25 36.41 46.40 39.02     Qwen3-Embedding-0.6B 43.13 52.80 42.97
     Tool-REX    BM25 39.35 48.17 40.08     Qwen3-Embedding-0.6B 43.30 52.89 43.03
 
-The paper does not say whether with instructions; its scripts only have them for BM25 and rerankers.
+The paper does not say whether these are with instructions; its scripts have them only for BM25 and
+rerankers.
 """
 
 import string

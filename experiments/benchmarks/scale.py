@@ -15,7 +15,7 @@ is run. For TOOLS/DEVICES:
                           tools on at most ``measured`` devices
     microseconds          per round where each device has a core: a model, below
 
-A round takes a device a + b r of CPU time for its r rows, and s(n) for each collective operation.
+A round takes a device with r rows a + b r of CPU time, and s(n) for each collective operation.
 Measured are a and b, on one device, and s(n), on the devices of the check, as CPU time, which other
 work on the machine affects less than wall time. ``microseconds`` is a + b r, and
 ``latency_microseconds`` for each collective operation: a setting, since it depends on the network.
