@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxret.learners import registry
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, require_learner
 from jaxret.learners.rank_one import Rule
 from jaxret.learners.replay import Replay, with_rule
 from jaxret.learners.wrappers import Wrapped
@@ -104,7 +104,8 @@ def grid(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
         any other value is the same for all.
 
     Raises:
-      ValueError: if the preset refuses a setting, or a setting cannot vary within a program.
+      ValueError: if ``preset`` makes no learners or refuses a setting, or a setting cannot vary
+        within a program.
     """
     axes = _axes(preset, settings)
     return _made(preset, settings, axes, list(itertools.product(*axes.values())))
@@ -118,8 +119,8 @@ def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
       **settings: lists of equal length, and values that are the same for all settings.
 
     Raises:
-      ValueError: if the preset refuses a setting, a setting cannot vary within a program, or the
-        lists differ in length.
+      ValueError: if ``preset`` makes no learners or refuses a setting, a setting cannot vary within
+        a program, or the lists differ in length.
     """
     axes = _axes(preset, settings)
     if len({len(values) for values in axes.values()}) != 1:
@@ -134,7 +135,11 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     The numbers of a preset are its settings with a float default (tau, eta, rate, ..). Any other
     rank-one learner has the numbers tau and eta, and a wrapped learner has the numbers of its
     inner learner. Every other learner has none.
+
+    Raises:
+      ValueError: if the argument is no learner.
     """
+    require_learner(learner)
     if learner.facts.origin is not None:
         return _preset_family(learner)
     structure = learner.structure
@@ -205,6 +210,11 @@ def _axes(
     preset: Callable[..., Learner], settings: Mapping[str, Any]
 ) -> dict[str, tuple[float, ...]]:
     """Return the settings that vary, each with its values."""
+    if not callable(preset):
+        known = isinstance(preset, Learner)
+        got = f"the learner {preset.name}" if known else type(preset).__name__
+        allowed = "a function that makes learners, such as jr.greedy"
+        raise ValueError(f"preset must be {allowed}, got {got}")
     return {
         name: _axis(preset, name, values)
         for name, values in settings.items()

@@ -227,6 +227,9 @@ def push(
       reward: reward in the shape of the items.
       bandwidth: h.
       discount: gamma.
+
+    Raises:
+      ValueError: if the slate has more items than the memory has slots.
     """
     item, reward = jnp.atleast_1d(item), jnp.atleast_1d(reward)
     capacity, k = len(memory.item), len(item)

@@ -200,7 +200,9 @@ def mixture(
         prior scores, the prior has another length, or a number is out of its range.
     """
     kinds = default_experts() if experts is None else list(experts)
-    require("experts", kinds, "one grid or more", len)
+    named = [getattr(kind, "name", type(kind).__name__) for kind in kinds]
+    known = all(isinstance(kind, LearnerGrid) for kind in kinds)
+    require("experts", named, "one grid or more, from jr.grid(..)", lambda _: kinds and known)
     learners = [kind.learner(g) for kind in kinds for g in range(len(kind.settings))]
     for one in learners:
         _require_expert(one)

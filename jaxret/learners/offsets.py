@@ -13,7 +13,7 @@ Letters: K prior scores per query.
 from collections.abc import Callable
 from typing import Any
 
-from jaxret.learners.learner import Learner
+from jaxret.learners.learner import Learner, require_learner
 from jaxret.learners.replay import with_rule
 from jaxret.rules.offsets import WIDTH, Offsets
 from jaxret.runtime.validate import as_number, require
@@ -34,6 +34,7 @@ def with_lexical(learner: Learner, weight: float = 0.35, *, width: int = WIDTH) 
     Raises:
       ValueError: if the learner is not rank one or has a weight, or a number is out of its range.
     """
+    require_learner(learner)
     weight = as_number(weight)
     require("weight", weight, "in [0, 1)", lambda x: 0 <= x < 1)
     require("width", width, "a whole number >= 1", lambda n: isinstance(n, int) and n >= 1)
@@ -60,6 +61,7 @@ def with_balance(learner: Learner, strength: float = 1.0) -> Learner:
     Raises:
       ValueError: if the learner is not rank one or has a balance, or the strength is negative.
     """
+    require_learner(learner)
     strength = as_number(strength)
     require("strength", strength, ">= 0", lambda x: x >= 0)
 

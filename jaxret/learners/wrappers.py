@@ -26,7 +26,7 @@ import jax
 from jaxtyping import Array, Float
 
 from jaxret.learners import learner as contract
-from jaxret.learners.learner import ChangeRows, Learner, PerItem
+from jaxret.learners.learner import ChangeRows, Learner, PerItem, require_learner
 from jaxret.learners.rank_one import Rule, from_rule, rule_of
 from jaxret.rules import policies, query_maps
 from jaxret.rules.preconditioners import Preconditioner
@@ -82,11 +82,15 @@ def wrapper(make: Callable[Concatenate[Learner, P], Learner]):
 
     Args:
       make: function of a learner and settings.
+
+    Raises:
+      ValueError: when the decorated function is called, if its first argument is no learner.
     """
     signature = inspect.signature(make)
 
     @functools.wraps(make)
     def made(learner: Learner, *args: P.args, **settings: P.kwargs) -> Learner:
+        require_learner(learner)
         new = make(learner, *args, **settings)
         if not isinstance(new.structure, Wrapped):
             return new
@@ -237,6 +241,7 @@ def with_exploration(learner: Learner, epsilon: float = 0.05) -> Learner:
 
 
 def _rule(learner: Learner, what: str) -> Rule:
+    require_learner(learner)
     if (rule := rule_of(learner)) is None:
         raise ValueError(
             f"learner {learner.name!r} is not rank one: {what} needs the parts of a rank-one "

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from jaxret import encoders
 from jaxret.encoders import Encoder, TextEncoder
-from jaxret.learners.learner import Learner, vector_of
+from jaxret.learners.learner import Learner, require_learner, vector_of
 from jaxret.learners.registry import restore
 from jaxret.logs import End
 from jaxret.serving.allowed import NamedSet
@@ -196,6 +196,7 @@ def _learner(folder: Path, named: dict[str, Any], given: Learner | None) -> Lear
     """Return the learner of an index, restored or given."""
     name = named["name"]
     if given is not None:
+        require_learner(given)
         if given.name != name:
             raise ValueError(f"{folder} holds a state of {name!r}, not of {given.name!r}")
         own, stored = given.facts.origin, named["origin"]

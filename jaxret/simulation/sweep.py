@@ -152,11 +152,6 @@ def sweep(
       ValueError: if ``preset`` makes no learners, it refuses a setting, a setting cannot vary
         within a program, or no list is given.
     """
-    if not isinstance(preset, LearnerGrid) and not callable(preset):
-        known = isinstance(preset, Learner)
-        got = f"the learner {preset.name}" if known else type(preset).__name__
-        allowed = "a function that makes learners, such as jr.greedy, or a grid"
-        raise ValueError(f"preset must be {allowed}, got {got}")
     grid = preset if isinstance(preset, LearnerGrid) else grids.grid(preset, **settings)
     if not isinstance(preset, LearnerGrid) and not grid.names:
         raise ValueError("a sweep needs a list of values: sweep(greedy, task, tau=[0.01, 0.03])")

@@ -21,6 +21,13 @@ def mute(*, tau: float = 0.1) -> jr.Learner:
 
 
 REFUSED = [
+    (lambda: jr.check_learner(jr.greedy), r"got the function greedy: call it, greedy\(\)"),
+    (lambda: jr.with_confidence(jr.greedy), r"got the function greedy: call it, greedy\(\)"),
+    (lambda: jr.with_lexical(jr.greedy), r"got the function greedy: call it, greedy\(\)"),
+    (lambda: jr.with_query_map(jr.greedy), r"got the function greedy: call it, greedy\(\)"),
+    (lambda: jr.traced(jr.greedy), r"got the function greedy: call it, greedy\(\)"),
+    (lambda: jr.grid(GREEDY, tau=[0.1]), "a function that makes learners, such as jr.greedy, got"),
+    (lambda: jr.mixture([GREEDY]), r"one grid or more, from jr.grid\(..\), got \['greedy'\]"),
     (lambda: jr.orag(tau=0.0), "tau must be > 0, got 0.0"),
     (lambda: jr.greedy(eta=-0.1), "eta must be >= 0, got -0.1"),
     (lambda: jr.orag(divide_by="q"), "divide_by must be"),

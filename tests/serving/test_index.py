@@ -305,9 +305,12 @@ def test_a_later_index_on_the_same_log_begins_with_the_catalogue(task, tmp_path)
     assert ticket.number == 1
 
 
-def test_a_preset_that_was_not_called_is_refused_before_texts_are_encoded(task):
+def test_a_preset_that_was_not_called_is_refused_before_texts_are_encoded(task, tmp_path):
     with pytest.raises(ValueError, match=r"got the function greedy: call it, greedy\(\)"):
         jr.Index(jr.greedy, task)
+    jr.Index(jr.greedy(), task).save(tmp_path)
+    with pytest.raises(ValueError, match=r"got the function greedy: call it, greedy\(\)"):
+        jr.Index.load(tmp_path, jr.greedy)
     tools = [{"name": "book", "description": "books a table"}]
     with pytest.raises(ValueError, match=r"got the function greedy: call it, greedy\(\)"):
         jr.Index.from_tools(tools, jr.greedy, encoder=lambda texts: pytest.fail("encodes"))

@@ -76,3 +76,11 @@ def test_empty_streams_and_questions_in_pieces_are_refused():
             streams.exposures(n, times, seed=0)
     with pytest.raises(ValueError, match="sort them by question"):
         streams.hops(np.array([0, 1, 0]), 1, seed=0)
+
+
+def test_rounds_cut_random_and_given_orders(small):
+    task, given = small(), np.arange(20)
+    whole = streams.stream_orders(task, 2, [0, 1])
+    np.testing.assert_array_equal(streams.stream_orders(task, 2, [0, 1], rounds=7), whole[:, :7])
+    [cut] = streams.stream_orders(task, 1, [0], order=given, rounds=7)
+    np.testing.assert_array_equal(cut, given[:7])

@@ -98,7 +98,7 @@ def test_settings_that_cannot_be_swept_are_named(parts, settings, error, message
 
 def test_what_makes_no_learners_is_named(parts):
     for wrong, named in ((jr.greedy(), "the learner greedy"), ("greedy", "str")):
-        with pytest.raises(ValueError, match=f"makes learners, .*or a grid, got {named}$"):
+        with pytest.raises(ValueError, match=f"makes learners, .*, got {named}$"):
             jr.sweep(wrong, parts[0], tau=[0.1])
 
 
