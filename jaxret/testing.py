@@ -64,7 +64,7 @@ def check_learner(
 
     Raises:
       AssertionError: if a property is violated.
-      ValueError: if ``learner`` is no learner, such as a preset that was not called.
+      ValueError: if ``learner`` is not a learner, such as a preset that was not called.
     """
     require_learner(learner)
     rule = rule_of(learner)

@@ -107,6 +107,7 @@ def grid(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
       ValueError: if ``preset`` makes no learners or refuses a setting, or a setting cannot vary
         within a program.
     """
+    _require_factory(preset)
     axes = _axes(preset, settings)
     return _made(preset, settings, axes, list(itertools.product(*axes.values())))
 
@@ -122,6 +123,7 @@ def paired(preset: Callable[..., Learner], **settings: Any) -> LearnerGrid:
       ValueError: if ``preset`` makes no learners or refuses a setting, a setting cannot vary within
         a program, or the lists differ in length.
     """
+    _require_factory(preset)
     axes = _axes(preset, settings)
     if len({len(values) for values in axes.values()}) != 1:
         lengths = {name: len(values) for name, values in axes.items()}
@@ -137,7 +139,7 @@ def traced(learner: Learner) -> tuple[Family, tuple[float, ...]]:
     inner learner. Every other learner has none.
 
     Raises:
-      ValueError: if the argument is no learner.
+      ValueError: if the argument is not a learner.
     """
     require_learner(learner)
     if learner.facts.origin is not None:
@@ -206,15 +208,19 @@ def _key(preset: Callable, same: Mapping[str, Any], axes: Iterable[str]) -> Hash
     return key
 
 
+def _require_factory(preset: Any) -> None:
+    if not callable(preset):
+        known = isinstance(preset, Learner)
+        got = f"the learner {preset.name}" if known else type(preset).__name__
+        raise ValueError(
+            f"preset must be a function that makes learners, such as jr.greedy, got {got}"
+        )
+
+
 def _axes(
     preset: Callable[..., Learner], settings: Mapping[str, Any]
 ) -> dict[str, tuple[float, ...]]:
     """Return the settings that vary, each with its values."""
-    if not callable(preset):
-        known = isinstance(preset, Learner)
-        got = f"the learner {preset.name}" if known else type(preset).__name__
-        allowed = "a function that makes learners, such as jr.greedy"
-        raise ValueError(f"preset must be {allowed}, got {got}")
     return {
         name: _axis(preset, name, values)
         for name, values in settings.items()

@@ -314,7 +314,7 @@ def prior_for(learner: Learner, task: Any) -> Prior | None:
 
 
 def require_learner(learner: Any) -> None:
-    """Raise ValueError unless the argument is a learner; a preset that was not called is none."""
+    """Raise ValueError unless the argument is a learner; a preset must be called to make one."""
     if isinstance(learner, Learner):
         return
     name = getattr(learner, "__name__", type(learner).__name__)

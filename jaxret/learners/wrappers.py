@@ -49,7 +49,8 @@ class Wrapped(NamedTuple):
         the wrapper has none.
       confidence: (state, query) -> probability [I] that each item works, calibrated by the wrapper
         (`jaxret.learners.confidence`); None: that of the inner learner, if it has one.
-      wraps: wraps another learner with the same settings; equal for equal settings. None: unknown.
+      wraps: function that wraps another learner with the same settings, the same object for equal
+        settings; None: unknown.
     """
 
     inner: Learner
@@ -84,7 +85,7 @@ def wrapper(make: Callable[Concatenate[Learner, P], Learner]):
       make: function of a learner and settings.
 
     Raises:
-      ValueError: when the decorated function is called, if its first argument is no learner.
+      ValueError: when the decorated function is called, if its first argument is not one.
     """
     signature = inspect.signature(make)
 

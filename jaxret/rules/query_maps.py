@@ -5,7 +5,7 @@
                                 u = q + A (B q)      low rank, A [d, r], B [r, d]
                                 u = x + M x          mean-centred, x = q minus most of the mean
 
-Rounds of one item say little about the rows of others; a map learns from all. For any c the
+All items share the map, so each round changes the scores of all. For any coefficients c the
 gradient in u is ``Theta^T c / tau``, so the gradient in M is ``(Theta^T c) q^T / tau``, of rank one
 too. The mean of the queries does not discriminate between items, but items near it are retrieved
 for every query; subtracting it needs no feedback. (ORAG does not change the queries, since their

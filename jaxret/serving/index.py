@@ -71,8 +71,8 @@ class Index(LiveCatalogue):
       fsync: whether lines of the log survive the loss of power, too; this costs milliseconds.
 
     Raises:
-      ValueError: if ``learner`` is no learner or an oracle, the task has no vectors, a number is
-        out of its range, or the log has another learner or is written by another process.
+      ValueError: if ``learner`` is not a learner or is an oracle, the task has no vectors, a number
+        is out of its range, or the log has another learner or is written by another process.
     """
 
     def __init__(

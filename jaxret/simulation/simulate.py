@@ -86,8 +86,8 @@ def simulate(
       chunk: rounds between two points where the run can stop.
 
     Raises:
-      ValueError: if ``learner`` is no learner, a setting is out of range, or a folder holds another
-        run.
+      ValueError: if ``learner`` is not a learner, a setting is out of range, or a folder holds
+        another run.
       Interrupted: if a signal stopped the run and ``resume`` holds its state; a SystemExit.
     """
     numbers = seed_numbers(seeds)

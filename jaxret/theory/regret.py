@@ -32,6 +32,9 @@ from jaxret.theory import comparators, offsets
 from jaxret.theory.comparators import Comparator, losses
 from jaxret.theory.offsets import RoundOffsets
 
+# compiled once for all temperatures, radii and step sizes
+_in_ball, _proximal = jax.jit(comparators.in_ball), jax.jit(comparators.proximal)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Regret:
@@ -143,9 +146,6 @@ def comparator(run: Run, *, tau: float | None = None) -> Comparator:
     if not eta > 0:
         raise ValueError(f"{run.name} has eta = 0: no proximal comparator belongs to it")
     return _proximal(task.queries, task.labels, task.theta, eta=eta, **shared)
-
-
-_in_ball, _proximal = jax.jit(comparators.in_ball), jax.jit(comparators.proximal)
 
 
 def ball_radius(run: Run) -> float | None:
