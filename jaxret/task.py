@@ -213,7 +213,7 @@ class Task:
             return self.given_prior
         if not self.texts or self.documents is None:
             return None
-        from jaxret.encoders.lexical import Lexicon  # imports bm25s, which most tasks do not need
+        from jaxret.encoders.lexical import Lexicon  # imports SciPy, which most tasks do not need
 
         return Lexicon(self.documents).prior(self.texts)
 

@@ -32,6 +32,17 @@ index.feedback(index.search(queries[0]), worked=True)
 print(seconds, *(name for name in {HEAVY} if name in sys.modules))
 """
 
+BEFORE_JOINING = """
+import importlib, pkgutil
+from jax._src.xla_bridge import backends_are_initialized
+import jaxret
+
+for module in pkgutil.walk_packages(jaxret.__path__, "jaxret."):
+    if ".integrations." not in module.name:  # need the packages of extras
+        importlib.import_module(module.name)
+assert not backends_are_initialized(), module.name
+"""
+
 SCRIPT = """
 from pathlib import Path
 
@@ -91,6 +102,11 @@ task = jr.load_task("deskbank", encodr="minilm")
 run = jr.simulate(jr.greedy(tau="hot"), 3)
 best: int = jr.sweep(jr.greedy, run.task, tau=[0.1]).best(on=run.task)
 """
+
+
+def test_no_module_starts_a_backend_when_it_is_imported():
+    """Otherwise `jaxret.distributed.start` could not join other processes after an import."""
+    subprocess.run([sys.executable, "-c", BEFORE_JOINING], check=True)
 
 
 def test_importing_and_simulating_loads_nothing_heavy():

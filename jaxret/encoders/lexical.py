@@ -27,9 +27,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
-import bm25s
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import sparse
@@ -44,6 +44,18 @@ INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 CELLS = 2**23  # scores in memory at a time, before the best are kept
 
 
+def bm25s_library() -> ModuleType:
+    """Import bm25s on first use.
+
+    Its import starts JAX's backend, after which processes cannot join (`runtime.distributed`),
+    takes longer than that of jaxret, and sets the library's logger to DEBUG.
+    """
+    import bm25s
+
+    logging.getLogger("bm25s").setLevel(logging.WARNING)
+    return bm25s
+
+
 class Lexicon:
     """The words of a catalogue's documents.
 
@@ -53,14 +65,13 @@ class Lexicon:
 
     def __init__(self, documents: Sequence[str]):
         self.items = len(documents)
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG
         tokens = words(documents)
         self._vocabulary: dict[str, int] = {}
         self._idf = np.zeros(0)
         self._documents = sparse.csr_matrix((self.items, 0))
         if not any(tokens):
             return
-        index = bm25s.BM25(method="lucene", k1=K1, b=B)
+        index = bm25s_library().BM25(method="lucene", k1=K1, b=B)
         index.index(tokens, show_progress=False)
         parts: Any = index.scores
         columns = (parts["data"].astype(np.float64), parts["indices"], parts["indptr"])
@@ -141,7 +152,7 @@ def words(texts: Sequence[str]) -> list[list[str]]:
     def cut(found):
         return [word[:STEM] for word in found]
 
-    tokenize: Any = bm25s.tokenize  # returns lists of words where return_ids is False
+    tokenize: Any = bm25s_library().tokenize  # returns lists of words where return_ids is False
     return tokenize(
         split,
         token_pattern=WORD,

@@ -13,13 +13,12 @@ The sparse index stays on the host; the scores are the retriever's features.
 Letters: B queries, I documents.
 """
 
-import logging
 from collections.abc import Sequence
 
-import bm25s
 import numpy as np
 from jax.sharding import PartitionSpec as P
 
+from jaxret.encoders.lexical import bm25s_library
 from jaxret.retrieval.retriever import Retriever
 from jaxret.runtime.validate import require_texts
 
@@ -37,7 +36,7 @@ def bm25(documents: Sequence[str], *, name: str = "bm25") -> Retriever:
       ValueError: if no document contains a word.
       TypeError: in a search, if the queries are not strings.
     """
-    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG
+    bm25s = bm25s_library()
 
     def words(texts):
         return bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)

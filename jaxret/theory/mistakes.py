@@ -46,7 +46,7 @@ from jaxret.theory.comparators import losses, proximal_losses
 from jaxret.theory.theorems import WRONG, Bound, Statement
 
 SHARES = (0.03, 0.1, 0.3, 0.6)  # values of x, the share of the variance in the bound
-_PROBE = jnp.linspace(-2.0, 2.0, 8)
+_PROBE = np.linspace(-2.0, 2.0, 8, dtype=np.float32)
 _STEPS = 64
 
 
@@ -257,7 +257,7 @@ def _wrong(evidence: Evidence) -> Estimate:
 def _probabilities(policy: Policy, sharpness: float = 1.0) -> Float[Array, " I"]:
     if policy.probabilities is None:
         raise ValueError(f"policy {policy.name!r} does not give the probability of each item")
-    return policy.probabilities(sharpness * _PROBE)
+    return policy.probabilities(jnp.asarray(sharpness * _PROBE))
 
 
 def _explores(policy: Policy) -> float:

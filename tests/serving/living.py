@@ -1,19 +1,17 @@
 """A process that uses an index with a log, until it has done its steps or is killed.
 
-    python -m tests.serving.living FOLDER STEPS [RESULT]
+`live` begins or continues the index in a folder, and sends what was acknowledged:
 
-It begins or continues the index in FOLDER, and writes a line for everything that was acknowledged:
-
-    begun t next_ticket        after loading
-    search number              after a search
-    answer t                   after an answer, with the number of answers so far
-    done                       after STEPS answers, whose state is then in RESULT
+    ("begun", t, next_ticket)  after loading
+    ("search", number)         after a search
+    ("answer", t)              after an answer, with the number of answers so far
+    ("done",)                  after all steps, once the state is saved as `result`
 
 A step does what is not done yet, so that an interrupted life has the same searches, answers and
 changes of the catalogue as one that was not interrupted.
 """
 
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import jax
@@ -49,21 +47,21 @@ def change(index, task, t):
         index.remove([name])
 
 
-def step(index, task):
+def step(index, task, report):
     """Search unless a ticket is open, and answer it; give the number of the ticket."""
     t = int(index.state.t)
     change(index, task, t)
     if not index.tickets:
         allowed = [*task.ids[t % 5 :], *index.ids[12:]] if t % 3 == 0 else None
         ticket = index.search(task.queries[t % len(task)], k=3, allowed=allowed)
-        print(f"search {ticket.number}", flush=True)
+        report.send(("search", ticket.number))
     ((_, kept),) = index.tickets.items()
     used = index.names[kept.rows[t % 3]]
     index.feedback(kept.key, worked=t % 4 == 0, item=used)
-    print(f"answer {t + 1}", flush=True)
+    report.send(("answer", t + 1))
 
 
-def main(folder: Path, steps: int, result: str | None = None) -> None:
+def live(report: Connection, folder: Path, steps: int, result: Path | None = None) -> None:
     """Live until the given number of answers."""
     task = make_task()
     warm = jr.Index(LEARNER, task)  # compiles, so that a kill meets work
@@ -71,16 +69,12 @@ def main(folder: Path, steps: int, result: str | None = None) -> None:
         change(warm, task, t)
         warm.feedback(warm.search(task.queries[t], k=3), worked=True)
     index = begun(folder, task)
-    print(f"begun {int(index.state.t)} {index.next_ticket}", flush=True)
+    report.send(("begun", int(index.state.t), index.next_ticket))
     while (t := int(index.state.t)) < steps:
-        step(index, task)
+        step(index, task, report)
         if t % SAVE_EVERY == 0:
             index.save(folder / "index")
     if result is not None:
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(index.state)]
         np.savez(result, *leaves, starts=index.starts, names=index.names, given=index.next_ticket)
-    print("done", flush=True)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    report.send(("done",))

@@ -1,5 +1,7 @@
 """An index that is killed at any moment loses nothing that was acknowledged."""
 
+import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,46 +16,69 @@ import jaxret as jr
 from jaxret import logs
 from jaxret.logs import LogWriter
 from tests.serving.indices import LEARNERS, SETTINGS, leaves, lived, same
+from tests.serving.living import live
 
 ROOT = Path(__file__).parents[2]
 
 
-def process(*arguments):
-    """Start `tests.serving.living`."""
-    command = [sys.executable, "-m", "tests.serving.living", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+@pytest.fixture(scope="module")
+def start():
+    """Return a function that starts `live` in a fork of a process that has imported everything.
+
+    It returns the process and the connection on which the process reports.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.serving.living"])
+
+    def started(*args):
+        reports, report = context.Pipe(duplex=False)
+        living = context.Process(target=live, args=(report, *args), daemon=True)
+        living.start()
+        report.close()
+        return living, reports
+
+    return started
 
 
-def killed(living, after):
+def reported(reports):
+    """Return everything that a process reports until it ends; the last report may be cut."""
+    found = []
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            found.append(reports.recv())
+    return found
+
+
+def killed(living, reports, after):
     """Kill a process some seconds after it has begun; return what it acknowledged."""
-    assert living.stdout is not None
-    lines = [living.stdout.readline()]
+    begun = reports.recv()
     timer = threading.Timer(after, os.kill, (living.pid, signal.SIGKILL))
     timer.start()
-    lines += living.stdout.read().splitlines(keepends=True)
+    acknowledged = reported(reports)
     timer.join()
-    living.stdout.close()
-    assert living.wait() == -signal.SIGKILL
-    return [line.split() for line in lines if line.endswith("\n")]  # the last may be cut
+    living.join()
+    assert living.exitcode == -signal.SIGKILL
+    return begun, acknowledged
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.slow)])
-def test_a_life_with_kills_is_the_life_without(tmp_path, kills):
+def test_a_life_with_kills_is_the_life_without(tmp_path, start, kills):
     rng, answers, numbers = np.random.default_rng(0), 0, []
     for _ in range(kills):
-        (begun, *acknowledged) = killed(process(tmp_path, 10**6), after=rng.exponential(0.3))
-        assert begun[0] == "begun"
-        assert int(begun[1]) >= answers  # no answer was lost
-        assert not numbers or int(begun[2]) > max(numbers)  # no ticket number is given twice
-        numbers += [int(n) for kind, n in acknowledged if kind == "search"]
-        answers = max([int(begun[1]), *(int(n) for kind, n in acknowledged if kind == "answer")])
+        life = start(tmp_path, 10**6)
+        (kind, t, next_ticket), acknowledged = killed(*life, after=rng.exponential(0.3))
+        assert kind == "begun"
+        assert t >= answers  # no answer was lost
+        assert not numbers or next_ticket > max(numbers)  # no ticket number is given twice
+        numbers += [n for kind, n in acknowledged if kind == "search"]
+        answers = max([t, *(n for kind, n in acknowledged if kind == "answer")])
     assert numbers == sorted({*numbers})
     assert answers > 5
     lives = [(tmp_path, "interrupted.npz"), (tmp_path / "whole", "whole.npz")]
     (tmp_path / "whole").mkdir()
     for folder, name in lives:
-        living = process(folder, answers + 20, tmp_path / name)
-        assert living.communicate()[0].endswith("done\n")
+        _, reports = start(folder, answers + 20, tmp_path / name)
+        assert reported(reports)[-1] == ("done",)
     interrupted, whole = (np.load(tmp_path / name) for _, name in lives)
     assert {*interrupted.files} == {*whole.files}
     for name in whole.files:
@@ -62,10 +87,9 @@ def test_a_life_with_kills_is_the_life_without(tmp_path, kills):
     assert task_rounds == answers + 20 == int(whole["given"])
 
 
-def test_another_process_is_refused_while_one_writes(tmp_path):
-    living = process(tmp_path, 10**6)
-    assert living.stdout is not None
-    assert living.stdout.readline().startswith("begun")
+def test_another_process_is_refused_while_one_writes(tmp_path, start):
+    living, reports = start(tmp_path, 10**6)
+    assert reports.recv()[0] == "begun"
     learner = jr.with_exploration(jr.greedy(tau=0.1, eta=0.05), 0.2)
     try:
         message = r"log.jsonl is written by another process: a log has one writer, so end that pr"
@@ -78,8 +102,7 @@ def test_another_process_is_refused_while_one_writes(tmp_path):
             mine.save(tmp_path / "index")
     finally:
         living.kill()
-        living.wait()
-        living.stdout.close()
+        living.join()
     mine.save(tmp_path / "index")  # the dead do not block
 
 
