@@ -146,8 +146,8 @@ class Task:
           documents: texts of the tools [I], for methods and rerankers that read words.
           prior: scores of the tools for each query that are known before its feedback [N, I],
             finite, such as those of a second retriever. Learners weigh them against cosines, so
-            their scale is about 0 to 1, and 0 is no score. None: the match of the words, if there
-            are texts and documents.
+            their scale is about 0 to 1, and 0 means no score. None: the match of the words, if
+            there are texts and documents.
           none_right: whether queries may have no label (an empty list, or a row of -1), which means
             that no tool is right for them. Rewards are then 0 for any tool, and metrics are
             averages over the other queries.

@@ -369,7 +369,7 @@ def _claim_of_no_bias_holds(case):
 
 
 def _blocks_and_devices_do_not_matter(case, whole):
-    # 64 rounds are no multiple of 24, so the last block is padded.
+    # 64 rounds are not a multiple of 24, so the last block is padded.
     blocks = {"block": 24 if any_block(case.learner) else None}
     forms = {"the blocked form": partial(simulate_blocked, **blocks)}
     for n in _DEVICES:

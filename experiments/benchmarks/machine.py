@@ -7,7 +7,7 @@
 The copy reads and writes more than fits in any cache; the rate is that of a product of two large
 matrices. Both use all cores and are medians.
 
-The bandwidth of a copy is no limit for updates in place: a CPU reads a line before it writes it, so
+The bandwidth of a copy does not limit updates in place: a CPU reads a line before it writes it, so
 a copy moves three bytes for the two that are counted. `in_place` measures that limit, of memory or
 of the cache that the array fits in.
 """

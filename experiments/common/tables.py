@@ -71,7 +71,7 @@ def settings_table(
 def markdown(
     head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---", *, names: int = 1
 ) -> str:
-    """Format heads and cells in Markdown; ``align`` is the rule below heads that are no names."""
+    """Format heads and cells in Markdown; ``align`` is the rule below heads that are not names."""
     lines = [head, ["---"] * names + [align] * (len(head) - names), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -76,7 +76,7 @@ def load(path: Path = TABLE) -> JudgeTable:
                 yes=file["yes"].astype(np.float32),
             )
     except (OSError, KeyError, ValueError, EOFError) as error:
-        raise ValueError(f"{path} is no table of verdicts ({error})") from error
+        raise ValueError(f"{path} is not a table of verdicts ({error})") from error
 
 
 def joined(task: Task, table: JudgeTable) -> Pairs:

@@ -108,7 +108,7 @@ def build(
       none_right: whether queries may have no label, which means that no tool is right for them.
 
     Raises:
-      ValueError: if there are no tools or no queries, an id is no string or has two documents, a
+      ValueError: if there are no tools or no queries, an id is not a string or has two documents, a
         query lacks id, text or labels (unless ``none_right``), has a repeated id, or names unknown
         tools, or only some queries have a split.
     """

@@ -120,7 +120,7 @@ def violations(profile: Any, rules: Rules) -> list[str]:
         return [f"the profile must be a JSON object, got {profile!r:.60}"]
     messages = [f"{field} is missing" for field in REQUIRED if field not in profile]
     messages += [
-        f"{field} is no field of a profile; these are: {', '.join(FIELDS)}"
+        f"{field} is not a field of a profile; these are: {', '.join(FIELDS)}"
         for field in profile
         if field not in FIELDS
     ]
@@ -179,7 +179,7 @@ def _text(name: str, value: Any, most: int | None) -> list[str]:
     try:
         value.encode()
     except UnicodeEncodeError:
-        return [f"{name} is no valid Unicode: {value!r:.60}"]
+        return [f"{name} is not valid Unicode: {value!r:.60}"]
     if most is not None and (words := len(value.split())) > most:
         shorter = f"say it in about {aim(most)}"
         return [f"{name} must have at most {most} words, got {words}: {shorter}"]

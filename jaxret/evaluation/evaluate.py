@@ -374,7 +374,7 @@ def _array(ranked: Any) -> np.ndarray:
         else:
             array = np.asarray(ranked)
             if array.dtype == bool or array.dtype.kind in "USc":
-                raise TypeError(array.dtype)  # a mask, ids or complex numbers are no ranking
+                raise TypeError(array.dtype)  # a mask, ids or complex numbers are not a ranking
             array = array if _integers(array) else array.astype(np.float32)
     except (TypeError, ValueError):
         array = np.zeros(0)

@@ -81,7 +81,7 @@ class Shown(TypedDict):
 
 
 class LearnedState(AgentState[Any]):
-    """State of an agent with a search, which is no input of the agent."""
+    """State of an agent with a search, which is not an input of the agent."""
 
     learned_tools: NotRequired[  # ty: ignore[invalid-type-form]
         Annotated[Shown | None, OmitFromInput]
@@ -132,7 +132,7 @@ class LearnedTools(AgentMiddleware[LearnedState, Any, Any]):
         None: what is learnt ends with the process, unless ``index`` has a log.
       k: tools that a search finds.
       always: names of tools that are shown in every turn, and are not searched; so are the tools of
-        a provider, which are no functions.
+        a provider, which are not functions.
       rate: whether the model gets ``rate_tool``.
       learner: learner of a new index; None: `jaxret.mixture`.
       encoder: encoder of a new index; a callable is also needed to load it.

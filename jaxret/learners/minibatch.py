@@ -105,7 +105,7 @@ def minibatch(
       policy: maps logits to the items shown; None: draws from p.
 
     Raises:
-      ValueError: if a number is out of its range, or the optimiser is no gradient transformation.
+      ValueError: if a number is out of its range, or the optimiser is not from optax.
     """
     transforms = "a transformation of optax, such as optax.sgd(1e-3)"
     require("optimiser", optimiser, transforms, lambda x: hasattr(x, "update"))

@@ -364,7 +364,7 @@ def heaviest(learner: Learner, state: State) -> tuple[Learner, State]:
       ValueError: if the learner is not a mixture.
     """
     if (blend := blend_of(learner)) is None:
-        raise ValueError(f"learner {learner.name!r} is no mixture: it has no experts")
+        raise ValueError(f"learner {learner.name!r} is not a mixture: it has no experts")
     _, state = innermost(learner, state)
     g = int(np.argmax(state.extra.log_weights))
     chosen, own = blend.expert(state, g)

@@ -86,7 +86,7 @@ def restore(name: str, origin: tuple[str, str] | None) -> Learner:
         learner = REGISTRY[preset](**parse_settings(settings))
         if learner.name == name:
             return learner
-    raise ValueError(f"learner {name!r} is no preset, and must be given")
+    raise ValueError(f"learner {name!r} is not a preset, and must be given")
 
 
 def _origin(name: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:

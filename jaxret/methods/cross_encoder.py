@@ -203,7 +203,7 @@ def with_documents(model: Reranker, encoder: TextEncoder, documents: Sequence[st
       ValueError: if the model is not a trained cross-encoder.
     """
     if not isinstance(model.config, Config):
-        raise ValueError(f"{model.name!r} is no trained cross-encoder")
+        raise ValueError(f"{model.name!r} is not a trained cross-encoder")
     table = _table(encoder, documents, model.config.document_limit)
     return model._replace(params=(model.params[0], table))
 

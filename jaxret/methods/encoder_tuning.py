@@ -264,7 +264,7 @@ def with_documents(retriever: Retriever, documents: Sequence[str]) -> Retriever:
     encoder = retriever.encoder
     if not isinstance(retriever.config, Query2Desc | DPR | ToolEmbed) or encoder is None:
         raise ValueError(
-            f"the tools of {retriever.name!r} are no documents: needs query2desc, dpr or tool_embed"
+            f"the tools of {retriever.name!r} are not documents: use query2desc, dpr or tool_embed"
         )
     rows = encoders.encode(encoder, documents, kind="document", cache=None, progress=False)
     return dense(retriever.name, rows, encoder)._replace(config=retriever.config)

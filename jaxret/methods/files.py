@@ -88,7 +88,9 @@ def load(folder: str | Path, encoder: Encoder | None = None) -> Any:
         raise FileNotFoundError(f"{folder} holds no model: it has no {MODEL}")
     about = json.loads((folder / MODEL).read_text())
     if about["method"] not in METHODS:
-        raise ValueError(f"{folder} holds a model of {about['method']!r}, which is no method here")
+        raise ValueError(
+            f"{folder} holds a model of {about['method']!r}, which is not a method of jaxret"
+        )
     kind, build = METHODS[about["method"]]
     if about["method"] not in WITHOUT_ENCODER and not isinstance(encoder, TextEncoder):
         raise ValueError(

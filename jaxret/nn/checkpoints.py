@@ -181,6 +181,6 @@ def _complete(directory):
         weight_files(directory)
     elif missing:
         raise FileNotFoundError(
-            f"{directory} is no checkpoint: it has no {' and no '.join(missing)}"
+            f"{directory} is not a checkpoint: it has no {' and no '.join(missing)}"
         )
     return directory

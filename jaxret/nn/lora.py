@@ -113,7 +113,7 @@ def branched(network: Module, *, alpha: float, rate: float = 0.0) -> Callable[..
             if isinstance(node, nnx.Linear)
         }
         if unknown := sorted(set(adapter) - set(layers)):
-            raise ValueError(f"these are no matrices of linear layers: {', '.join(unknown)}")
+            raise ValueError(f"these are not matrices of linear layers: {', '.join(unknown)}")
         for number, path in enumerate(sorted(adapter)):
             own = fold(fold(key, 1), number)
             layers[path].dot_general = _beside(layers[path].dot_general, adapter[path], own)

@@ -107,6 +107,6 @@ def _read_index(path):
             raise TypeError("weight_map must have names of tensors and of files")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{path} is no index of shards ({type(error).__name__}: {error}): fetch it again"
+            f"{path} is not an index of shards ({type(error).__name__}: {error}): fetch it again"
         ) from error
     return shards

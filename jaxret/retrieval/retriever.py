@@ -68,7 +68,7 @@ class Retriever(NamedTuple):
 
 
 class Reranker(NamedTuple):
-    """A second stage. Its scores of candidate -1, which is no item, are ignored."""
+    """A second stage. Its scores of candidate -1, which is not an item, are ignored."""
 
     name: str
     read: Callable[[Any], Features]

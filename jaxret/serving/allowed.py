@@ -75,7 +75,7 @@ def rows_of(
       available: mask of the available tools [I].
 
     Returns:
-      [n], with the rows of tools that were removed: these cannot be shown, which is no error.
+      [n], with the rows of tools that were removed: these cannot be shown, which is not an error.
 
     Raises:
       ValueError: if an id was never added, a mask has another length, or no tool is left.

@@ -506,7 +506,7 @@ def _now() -> float:
 
 
 def _are_several(query: Any) -> bool:
-    """Return whether a query that is no text is a list of texts or vectors."""
+    """Return whether a query that is not a text is a list of texts or vectors."""
     if isinstance(query, list | tuple) and any(isinstance(one, str) for one in query):
         return True
     return np.ndim(query) == 2 or (isinstance(query, list | tuple) and not len(query))

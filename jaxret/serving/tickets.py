@@ -57,7 +57,7 @@ class Ticket(NamedTuple):
         """Read a ticket that `to_json` wrote, as a text or as the object in it.
 
         Raises:
-          ValueError: if it is no ticket.
+          ValueError: if it is not a ticket.
         """
         try:
             found = given if isinstance(given, Mapping) else json.loads(given)

@@ -101,7 +101,7 @@ class Run:
           exposures: number of times that each hop was streamed; each time counts on its own.
 
         Raises:
-          ValueError: if the rounds of a seed are no multiple of ``exposures``.
+          ValueError: if the rounds of a seed are not a multiple of ``exposures``.
         """
         success, groups = np.asarray(self.trace.success), np.asarray(self.task.groups)
         solved = [

@@ -163,7 +163,7 @@ def by_question(
       1 where all hops succeeded, else 0 [E, Q], with questions in the order of their numbers.
 
     Raises:
-      ValueError: if T is no multiple of ``exposures``.
+      ValueError: if T is not a multiple of ``exposures``.
     """
     rounds = len(values)
     allowed = f">= 1 and a divisor of the {rounds} rounds"

@@ -175,5 +175,5 @@ def _losses(run: Run) -> Float[np.ndarray, "S 1+G"]:
 
 def _mixing(learner: Learner) -> Blend:
     if (blend := blend_of(learner)) is None:
-        raise ValueError(f"learner {learner.name!r} is no mixture: it has no experts")
+        raise ValueError(f"learner {learner.name!r} is not a mixture: it has no experts")
     return blend

@@ -182,7 +182,7 @@ def temperature(run: Run, tau: float | None) -> float:
         return float(rule.tau)
     if tau is None:
         raise ValueError(
-            f"{run.name} is no rank-one rule: give the temperature of its comparator, tau="
+            f"{run.name} is not a rank-one rule: give the temperature of its comparator, tau="
         )
     require("tau", tau, "> 0", lambda x: x > 0)
     return float(tau)

@@ -58,8 +58,8 @@ def read(
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: if there are no tools, the list is not complete, an object is no tool, two tools
-        of one id differ, or a file is damaged; with file, place and id.
+      ValueError: if there are no tools, the list is not complete, an object is not a tool, two
+        tools of one id differ, or a file is damaged; with file, place and id.
     """
     require_one_of("prefix", prefix, ("clash", "always"))
     if isinstance(source, str | Path):

@@ -95,7 +95,7 @@ def tool_of(
       category: category of an object without one.
 
     Raises:
-      ValueError: if there is no name, or a description or category is no text.
+      ValueError: if there is no name, or a description or category is not a text.
     """
     if isinstance(fields.get("function"), Mapping):
         fields = fields["function"]

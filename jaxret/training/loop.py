@@ -215,7 +215,7 @@ def fit(
         score = next(iter(numbers.values()))
         tracker.log({f"{title}/{k}": v for k, v in (means | numbers).items()}, done)
         bar.set_postfix(loss=f"{means['loss']:.3f}", score=f"{score:.3f}")
-        if not score > now.score:  # NaN is no improvement
+        if not score > now.score:  # NaN is not an improvement
             return now._replace(state=inner)
         return Fit(
             state=inner,

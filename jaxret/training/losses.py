@@ -20,7 +20,7 @@ _EPS = 1e-6  # PyTorch's, in every coordinate of a difference
 
 
 def is_label(items: Int[Array, "#B N"], labels: Int[Array, "B L"]) -> Bool[Array, "B N"]:
-    """Test whether each item is one of its row's labels; -1 is no item and no label.
+    """Test whether each item is one of its row's labels; -1 is neither an item nor a label.
 
     Args:
       items: tools of each row [B, N], or the same for all rows [1, N].
