@@ -9,6 +9,7 @@ rounds are left out; no statement applies if queries, labels or tools change.
 Letters: I items, d width, S seeds, T rounds.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -76,14 +77,12 @@ def bounds(
     measured = regret(run, against, tau=tau)
     if rule is None or not rule.rows_alone:
         return _dual(run, measured, duality.dual(run, comparator_tau), tau)
+    stream = Stream(queries=task.queries, labels=task.labels, order=run.order)
+    theta_1, stream = jax.device_put((task.theta, stream))
     evidence = Evidence(
         rule=rule,
-        theta_1=jnp.asarray(task.theta),
-        stream=Stream(
-            queries=jnp.asarray(task.queries),
-            labels=jnp.asarray(task.labels),
-            order=jnp.asarray(run.order),
-        ),
+        theta_1=theta_1,
+        stream=stream,
         trace=run.trace,
         comparator=measured.comparator.theta,
         always_available=jnp.ones(len(task.theta), bool),  # `start_of` refuses other runs

@@ -103,7 +103,7 @@ def watch(run: Run) -> Watch:
         own = ((p - right) * offsets_at(rule, state, line.learner_query)).sum()
         return residual, (log_total - p @ finite, log_total - right @ finite, own)
 
-    return Watch(jnp.zeros(run.task.theta.shape, jnp.float32), look)
+    return Watch(np.zeros(run.task.theta.shape, np.float32), look)
 
 
 def against_one(found: Dual, comparator: Float[np.ndarray, "I d"]) -> Bound:

@@ -23,7 +23,6 @@ earlier rounds, y_t is a bit with probability p*_t (`jaxret.theory.calibration`)
 Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
 """
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -52,7 +51,7 @@ def watch(run: Run, evidence: Evidence) -> Watch:
         off = c - (over_items.softmax(z, None) - one_hot_labels(line.labels, z))
         return noise + off[:, None] * line.query[None, :], None
 
-    return Watch(jnp.zeros(run.task.theta.shape, jnp.float32), look)
+    return Watch(np.zeros(run.task.theta.shape, np.float32), look)
 
 
 def lemma_3_1(evidence: Evidence, noise: Float[np.ndarray, "S I d"]) -> Statement:

@@ -41,6 +41,7 @@ Here q stands for q / tau. Letters: I items, d width, S seeds, T rounds.
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -63,7 +64,7 @@ def watch(run: Run, evidence: Evidence) -> Watch:
     u, rows = jnp.asarray(evidence.comparator), available_rows(run.task)
     positions = np.zeros(len(run.task.ids), np.int32)
     positions[rows] = np.arange(len(rows))
-    positions = jnp.asarray(positions)
+    positions = jax.device_put(positions)
 
     def look(nothing, state, line):
         label = positions[line.labels[0]]

@@ -119,7 +119,7 @@ def regret(
         own = offsets.measured(run, against.theta, jnp.asarray(task.theta))
         curve = cumulative_regret(run.trace.loss, own.comparator_loss, run.order)
         return Regret(curve, against, own)
-    its_losses = losses(against.theta, jnp.asarray(task.queries), jnp.asarray(task.labels), tau=tau)
+    its_losses = losses(against.theta, task.queries, task.labels, tau=tau)
     return Regret(cumulative_regret(run.trace.loss, its_losses, run.order), against)
 
 

@@ -100,9 +100,10 @@ def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
     """
     require_constant(run)
     learner, task, trace = run.learner, run.task, run.trace
-    queries, labels = jnp.asarray(task.queries), jnp.asarray(task.labels)
+    # `device_put` compiles nothing, unlike `jnp.asarray` of a NumPy array
+    arrays = task.queries, task.labels, task.theta, task.available
+    queries, labels, theta, available = jax.device_put(arrays)
     prior = prior_for(learner, task)
-    available = None if task.available is None else jnp.asarray(task.available)
 
     @jax.jit
     def play(order, item, propensity, reward):
@@ -116,12 +117,12 @@ def rerun(run: Run, start: Any, look: Look) -> tuple[Any, Any]:
             state = learner.update(state, own, Choice(item, propensity), feedback)
             return (gathered, state), measured
 
-        first = (start, learner.init(jnp.asarray(task.theta), available))
+        first = (start, learner.init(theta, available))
         (gathered, _), measured = jax.lax.scan(one, first, (order, item, propensity, reward))
         return gathered, measured
 
     fields = (run.order, trace.item, trace.propensity, trace.reward)
-    seeds = [play(*(jnp.asarray(field[s]) for field in fields)) for s in range(len(run.seeds))]
+    seeds = [play(*(field[s] for field in fields)) for s in range(len(run.seeds))]
     return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float64), *seeds)
 
 
