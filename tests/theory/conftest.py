@@ -13,6 +13,7 @@ from jaxret.theory.assumptions import Evidence
 from jaxret.types import Stream
 
 ITEMS, QUERIES, WIDTH, SEEDS, TIMES = 8, 40, 5, 96, 8
+RADIUS = 10.0
 
 
 def unit(x):
@@ -43,6 +44,13 @@ def stated(run, against=None):
 def failing(bound):
     """Return the assumptions that fail, without their details."""
     return [a.name.split(":")[0] for a in bound.assumptions if not a.holds]
+
+
+def evidence_of(run, comparator) -> Evidence:
+    """Return the evidence of a run of a rank-one learner, for statements that need no rerun."""
+    stream = Stream(*map(jnp.asarray, (run.task.queries, run.task.labels, run.order)))
+    theta_1, u = map(jnp.asarray, (run.task.theta, comparator))
+    return Evidence(run.learner.structure, theta_1, stream, run.trace, u)
 
 
 class Toy:
@@ -89,3 +97,10 @@ def toy() -> Toy:
 def clean(toy) -> Evidence:
     """Run Algorithm 1 with clean rewards; its comparator is Theta_1."""
     return toy.run(jr.orag(tau=0.3, eta=0.003, projection=jr.projections.none()))
+
+
+@pytest.fixture(scope="session")
+def noisy(toy) -> Evidence:
+    """Run Algorithm 1 with wrong rewards, in a ball that no row leaves."""
+    rule = jr.orag(tau=0.3, eta=0.003, projection=jr.ball(radius=RADIUS))
+    return toy.run(rule, noise_rate=0.45)

@@ -4,13 +4,13 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxret as jr
-from jaxret.theory import comparators, duality
+from jaxret.theory import duality
+from jaxret.theory.regret import start_of
 from tests.theory.conftest import losses_and_steps
 
 DUAL = ["duality", "duality, whole ball"]
@@ -18,7 +18,7 @@ TAU, ETA = 0.2, 0.01
 BALL = jr.orag(tau=TAU, eta=ETA, projection=jr.ball())
 
 # One length, number of seeds and form, so that runs of one learner share a program.
-simulate = partial(jr.simulate, exposures=4, seeds=4, form="scan")
+simulate = partial(jr.simulate, exposures=3, seeds=4, form="scan")
 
 
 @pytest.fixture(scope="module")
@@ -36,19 +36,20 @@ def loss(theta, task, tau):
     return losses_and_steps(theta, task.queries, task.labels, tau)[0]
 
 
-def in_ball(task, **options):
-    find = jax.jit(comparators.in_ball)
-    counts = np.full(len(task), 4, np.float32)
-    return find(task.queries, task.labels, theta_0=task.theta, counts=counts, **options)
+def excess(theta, task, *, radius):
+    """Bound the summed loss minus its minimum over a ball, ``<G, Theta> + R sum_i ||G_i||``."""
+    _, c = losses_and_steps(theta, task.queries, task.labels, TAU)
+    gradient = 3 * c.T @ task.queries / TAU
+    return (gradient * theta).sum() + radius * np.linalg.norm(gradient, axis=1).sum()
 
 
 def test_regret_is_the_loss_less_that_of_one_theta(run, six):
     got = jr.regret(run, against=six.theta)
-    theirs = loss(six.theta, six, 0.2)[run.order]
+    theirs = loss(six.theta, six, TAU)[run.order]
     want = np.cumsum(np.asarray(run.trace.loss, np.float64) - theirs, axis=1)
     np.testing.assert_allclose(got.curve, want, atol=1e-3)
     assert got.final.mean == pytest.approx(want[:, -1].mean(), abs=1e-3)
-    assert repr(got) == f"regret {got.final} after 160 rounds"
+    assert repr(got) == f"regret {got.final} after 120 rounds"
     assert jr.regret(run).final.mean > got.final.mean  # Theta_1 is not the best in the ball
 
 
@@ -56,12 +57,11 @@ def test_the_comparator_follows_the_projection(run, six):
     inside = jr.regret(run).comparator
     assert inside.converged
     assert np.linalg.norm(inside.theta, axis=1).max() <= 1 + 1e-5
-    best = in_ball(six, tau=TAU, radius=1.0)
-    np.testing.assert_allclose(inside.theta, best.theta, atol=1e-4)
+    assert 0 <= excess(inside.theta, six, radius=1.0) < 0.02
     for projection in (jr.sphere(), jr.projections.none()):
         other = replace(run, learner=jr.orag(tau=TAU, eta=ETA, projection=projection))
         found = jr.regret(other).comparator
-        gradient = proximal_gradient(found.theta, six, TAU, ETA, times=4)
+        gradient = proximal_gradient(found.theta, six, TAU, ETA, times=3)
         assert np.abs(gradient).max() < 0.05 * np.abs(six.theta - found.theta).max() / ETA
 
 
@@ -142,9 +142,10 @@ def test_a_comparator_that_did_not_converge_voids_a_statement(run):
     assert "did not converge" in repr(doubtful)
 
 
-def test_theta_1_is_projected_first(six):
-    long = jr.Task.from_arrays(2 * six.theta, six.queries, six.labels)
-    assert all(one.holds for one in jr.bounds(simulate(BALL, long)))
+def test_theta_1_is_projected_first(run, six):
+    long = replace(run, task=jr.Task.from_arrays(2 * six.theta, six.queries, six.labels))
+    np.testing.assert_allclose(start_of(long).theta, six.theta, rtol=1e-6)
+    assert jr.regret(long).final.mean == pytest.approx(jr.regret(run).final.mean, rel=1e-3)
 
 
 def test_tools_that_are_absent_throughout_are_left_out(small):
@@ -185,26 +186,24 @@ def own(six):
 def test_a_custom_learner_has_regret_and_bounds_at_a_given_temperature(six, own):
     run, radius = own, np.linalg.norm(six.theta, axis=1).max()
     ours = np.asarray(run.trace.loss, np.float64).sum(axis=1)
-    for tau in (0.2, 0.5):
+    for tau in (TAU, 0.5):
         found = jr.regret(run, six.theta, tau=tau).final.values
         theirs = loss(six.theta, six, tau)[run.order].sum(axis=1)
         np.testing.assert_allclose(found, ours - theirs, atol=1e-3)
-    best = jr.regret(run, tau=tau)
+    best = jr.regret(run, tau=TAU)
     assert best.comparator.converged
     assert np.linalg.norm(best.comparator.theta, axis=1).max() <= radius + 1e-5
-    expected = in_ball(six, tau=tau, radius=float(radius))
-    assert best.comparator.loss == pytest.approx(float(expected.loss), rel=1e-3)
-    found = duality.dual(run, tau)
-    for u in (best.comparator.theta, 3 * six.theta):  # the second one is outside of the ball
-        statements = jr.bounds(run, u, tau=tau)
-        assert [one.name for one in statements] == DUAL
-        assert statements[0].measured == pytest.approx(jr.regret(run, u, tau=tau).final.mean)
-        assert statements[0].value == pytest.approx(duality.against_one(found, u).value, rel=1e-5)
-        ball = duality.against_ball(found, radius, radius)
-        assert statements[1].value == pytest.approx(ball.value, rel=1e-5)
-        for one in statements:
-            assert one.holds
-            assert one.measured <= one.value
+    assert 0 <= excess(best.comparator.theta, six, radius=radius) < 0.02
+    tau, u = 0.5, 3 * six.theta  # outside of the ball
+    found, statements = duality.dual(run, tau), jr.bounds(run, u, tau=tau)
+    assert [one.name for one in statements] == DUAL
+    assert statements[0].measured == pytest.approx(jr.regret(run, u, tau=tau).final.mean)
+    assert statements[0].value == pytest.approx(duality.against_one(found, u).value, rel=1e-5)
+    ball = duality.against_ball(found, radius, radius)
+    assert statements[1].value == pytest.approx(ball.value, rel=1e-5)
+    for one in statements:
+        assert one.holds
+        assert one.measured <= one.value
 
 
 def test_tau_is_required_without_a_rule_and_refused_with_one(run, own):

@@ -7,30 +7,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.theory.comparators import hindsight, in_ball, losses, margin, proximal
+from jaxret.theory.comparators import hindsight, in_ball, margin, proximal
 from tests.theory.conftest import losses_and_steps, unit
 
+# Compiled once; tests use arrays of few shapes.
+HINDSIGHT, PROXIMAL, IN_BALL = map(jax.jit, (hindsight, proximal, in_ball))
+MARGIN = jax.jit(margin)
 
-def solve(solver, *arrays):
+
+def solve(solver, *arrays, **options):
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, jax.jit(solver)(*map(jnp.asarray, arrays)))
+        arrays = map(jnp.asarray, arrays)
+        return jax.tree.map(np.asarray, solver(*arrays, **jax.tree.map(jnp.asarray, options)))
 
 
-SAME = np.array([[0.6, 0.8], [0.6, 0.8]]), np.array([[0], [1]])
-
-
-def test_one_query_with_two_labels_costs_their_entropy():
-    counts = np.array([3.0, 1.0])
-    p = counts / 4
-    for_all = -(counts * np.log(p)).sum()
-
-    def solver(queries, labels, theta_0, counts):
-        return hindsight(queries, labels, tau=0.5, theta_0=theta_0, counts=counts, tolerance=1e-9)
-
-    got = solve(solver, *SAME, np.zeros((2, 2)), counts)
+def test_one_query_with_three_labels_costs_their_entropy():
+    queries, labels = np.tile([0.6, 0.8], (3, 1)), np.arange(3)[:, None]
+    counts = np.array([3.0, 1.0, 2.0])
+    p = counts / 6
+    options = {"theta_0": np.zeros((3, 2)), "counts": counts, "tau": 0.5, "tolerance": 1e-9}
+    got = solve(HINDSIGHT, queries, labels, **options)
     assert got.converged
-    np.testing.assert_allclose(got.loss, for_all, rtol=1e-12)
-    z = np.asarray(got.theta) @ SAME[0][0] / 0.5
+    np.testing.assert_allclose(got.loss, -(counts * np.log(p)).sum(), rtol=1e-12)
+    z = got.theta @ queries[0] / 0.5
     np.testing.assert_allclose(np.exp(z) / np.exp(z).sum(), p, atol=1e-8)
 
 
@@ -39,53 +38,53 @@ def separable():
 
 
 def test_separable_data_have_no_hindsight_optimum():
-    def solver(queries, labels, theta_0, tolerances):
-        def one(tolerance):
-            return hindsight(queries, labels, tau=1.0, theta_0=theta_0, tolerance=tolerance)
-
-        found = jax.lax.map(one, tolerances)
-        return found, jax.vmap(lambda theta: margin(theta, queries, labels))(found.theta)
-
-    tolerances = np.array([1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
-    found, margins = solve(solver, *separable(), np.zeros((3, 2)), tolerances)
-    assert found.converged.all()
-    assert (margins > 0).all()
-    assert (np.diff(np.linalg.norm(found.theta, axis=(1, 2))) > 1.0).all()
-    assert (found.loss[1:] < 0.2 * found.loss[:-1]).all()
-    assert found.loss[-1] < 1e-4
+    options = {"theta_0": np.zeros((3, 2)), "counts": np.ones(3), "tau": 1.0}
+    found = [
+        solve(HINDSIGHT, *separable(), **options, tolerance=tolerance)
+        for tolerance in (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+    ]
+    assert all(one.converged for one in found)
+    assert all(solve(MARGIN, one.theta, *separable()) > 0 for one in found)
+    assert (np.diff([np.linalg.norm(one.theta) for one in found]) > 1.0).all()
+    loss = np.array([one.loss for one in found])
+    assert (loss[1:] < 0.2 * loss[:-1]).all()
+    assert loss[-1] < 1e-4
 
 
 def test_the_margin_is_the_least_lead_of_a_label():
-    theta = jnp.array([[1.0, 0.0], [0.0, 1.0]])
-    queries = jnp.array([[0.9, 0.2], [0.3, 0.4]])
-    np.testing.assert_allclose(margin(theta, queries, jnp.array([[0], [1]])), 0.1, rtol=1e-5)
-    np.testing.assert_allclose(margin(theta, queries, jnp.array([[0], [0]])), -0.1, rtol=1e-5)
+    theta, queries = np.eye(2), np.array([[0.9, 0.2], [0.3, 0.4]])
+    for labels, least in (([[0], [1]], 0.1), ([[0], [0]], -0.1)):
+        np.testing.assert_allclose(solve(MARGIN, theta, queries, labels), least, rtol=1e-5)
+
+
+def near_start(queries, labels, theta_1, counts, **options):
+    options = {"tau": 0.5, "eta": 0.5, "max_iterations": 200} | options
+    return solve(PROXIMAL, queries, labels, theta_1, counts=counts, **options)
+
+
+def draw(seed, queries=50, items=6, width=4):
+    rng = np.random.default_rng(seed)
+    q, labels = rng.normal(size=(queries, width)), rng.integers(0, items, (queries, 1))
+    return q, labels, rng.normal(size=(items, width))
 
 
 def test_the_proximal_comparator_is_finite_on_separable_data():
-    queries, labels = separable()
-    eta, rng = 2.0, np.random.default_rng(0)
-    theta_1 = rng.normal(size=(3, 2))
-
-    def solver(q, l, theta_1):
-        return proximal(q, l, theta_1, eta=eta, tau=0.7, tolerance=1e-12)
-
-    found = solve(solver, queries, labels, theta_1)
+    queries, labels, theta_1 = draw(0)
+    queries[:3] = np.pad(separable()[0], ((0, 0), (0, 2)))
+    labels[:3] = separable()[1]
+    counts = (np.arange(50) < 3).astype(float)
+    found = near_start(queries, labels, theta_1, counts, eta=2.0, tau=0.7, tolerance=1e-12)
     assert found.converged
     assert found.iterations > 0
     assert np.linalg.norm(found.theta) < 100.0
 
 
 def test_the_proximal_comparator_satisfies_its_optimality_condition():
-    rng = np.random.default_rng(1)
-    queries, labels = rng.normal(size=(300, 5)), rng.integers(0, 9, (300, 1))
-    theta_1, counts, eta = rng.normal(size=(9, 5)), rng.integers(0, 4, 300).astype(float), 0.02
-
-    def solver(q, l, theta_1, counts, tau):
-        return proximal(q, l, theta_1, eta=eta, tau=tau, counts=counts, tolerance=1e-13)
-
+    (queries, labels, theta_1), eta = draw(1), 0.02
+    counts = np.random.default_rng(1).integers(0, 4, 50).astype(float)
     for tau in (0.1, 1.0):
-        got = solve(solver, queries, labels, theta_1, counts, tau)
+        options = {"eta": eta, "tau": tau, "tolerance": 1e-13}
+        got = near_start(queries, labels, theta_1, counts, **options)
         assert got.converged
         _, c = losses_and_steps(got.theta, queries, labels, tau)
         gradient = (counts[:, None] * c).T @ queries / tau
@@ -93,25 +92,17 @@ def test_the_proximal_comparator_satisfies_its_optimality_condition():
 
 
 def test_the_certificates_hold_for_a_search_that_stops_early():
-    rng = np.random.default_rng(2)
-    queries, labels = rng.normal(size=(50, 4)), rng.integers(0, 6, (50, 1))
-    theta_1, limits = rng.normal(size=(6, 4)), np.array([0, 1, 3, 6, 500])
+    def stopped_after(limit):
+        return near_start(*draw(2), np.ones(50), tolerance=1e-14, max_iterations=limit)
 
-    def solver(q, l, theta_1, limits):
-        def one(limit):
-            return proximal(q, l, theta_1, eta=0.5, tau=0.5, tolerance=1e-14, max_iterations=limit)
-
-        return jax.lax.map(one, limits)
-
-    found = solve(solver, queries, labels, theta_1, limits)
-    np.testing.assert_array_equal(found.converged, [False, False, False, False, True])
-    np.testing.assert_array_equal(found.iterations[:-1], limits[:-1])
-    apart = np.linalg.norm(found.theta - found.theta[-1], axis=(1, 2))[:-1]
-    above = (found.objective - found.objective[-1])[:-1]
-    assert (apart > 0).all()
-    assert (apart <= found.distance[:-1]).all()
-    assert (above > 0).all()
-    assert (above <= found.gap[:-1]).all()
+    best = stopped_after(500)
+    assert best.converged
+    for limit in (0, 1, 3, 6):
+        early = stopped_after(limit)
+        assert not early.converged
+        assert early.iterations == limit
+        assert 0 < np.linalg.norm(early.theta - best.theta) <= early.distance
+        assert 0 < early.objective - best.objective <= early.gap
 
 
 def test_float32_reaches_the_default_tolerance_in_a_few_iterations():
@@ -145,14 +136,10 @@ def loss_and_gradient(theta, q, labels):
     return losses.sum(), c.T @ q / TAU
 
 
-COMPILED = jax.jit(partial(in_ball, tau=TAU, tolerance=1e-10))
-
-
 def solved(q, labels, theta, radius=RADIUS, counts=None, max_iterations=5000):
-    with jax.enable_x64(True):
-        counts = np.ones(len(q)) if counts is None else counts
-        options = {"radius": radius, "counts": counts, "max_iterations": max_iterations}
-        return jax.tree.map(np.asarray, COMPILED(q, labels, theta_0=theta, **options))
+    counts = np.ones(len(q)) if counts is None else counts
+    options = {"radius": radius, "counts": counts, "max_iterations": max_iterations}
+    return solve(IN_BALL, q, labels, theta_0=theta, tau=TAU, tolerance=1e-10, **options)
 
 
 def test_plain_projected_gradient_in_numpy_finds_the_same_minimum():
@@ -166,8 +153,9 @@ def test_plain_projected_gradient_in_numpy_finds_the_same_minimum():
 
 
 def test_rows_are_in_the_ball_even_if_the_data_are_separable():
-    q = np.eye(3)
-    found = solved(q, np.array([[0], [1], [2]]), np.zeros((3, 3)))
+    q, labels, theta = make_data()
+    q[:3], labels[:3, 0] = np.eye(4)[:3], range(3)
+    found = solved(q, labels, 0 * theta, counts=(np.arange(15) < 3).astype(float))
     assert found.converged
     assert (np.linalg.norm(found.theta, axis=1) <= RADIUS + 1e-9).all()
 
@@ -200,11 +188,9 @@ def test_the_certificate_is_that_of_its_own_ball(radius):
 
 def test_counts_weigh_queries_as_repeating_them_does():
     q, labels, theta = make_data(seed=2)
-    counts = np.random.default_rng(0).integers(1, 4, len(q)).astype(float)
-    weighed = solved(q, labels, theta, counts=counts)
-    times = counts.astype(int)
+    times = np.array([1, 3, 2, 0, 2, 1, 3, 3] + 7 * [0])  # 15 in all
+    weighed = solved(q, labels, theta, counts=times.astype(float))
     repeated = solved(np.repeat(q, times, axis=0), np.repeat(labels, times, axis=0), theta)
     assert weighed.loss == pytest.approx(repeated.loss, abs=1e-7)
-    with jax.enable_x64(True):
-        each = losses(jnp.asarray(weighed.theta), jnp.asarray(q), jnp.asarray(labels), tau=TAU)
-        assert weighed.loss == pytest.approx(float(counts @ np.asarray(each)))
+    each, _ = losses_and_steps(weighed.theta, q, labels, TAU)
+    assert weighed.loss == pytest.approx(times @ each)

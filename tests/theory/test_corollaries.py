@@ -2,7 +2,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxret.learners import presets
 from jaxret.rules import projections
 from jaxret.theory.assumptions import final_regrets
 from jaxret.theory.theorems import (
@@ -13,8 +12,9 @@ from jaxret.theory.theorems import (
     theorem_5_1,
     theorem_b2,
 )
+from tests.theory.conftest import ITEMS, RADIUS
 
-ROUNDS, ITEMS = 320, 8
+ROUNDS, RHO = 320, 0.45
 CONSTANTS = Constants(theta=4.0, q=12.0, p_label=0.01, p_item=0.005)
 
 
@@ -24,9 +24,8 @@ def near(clean):
 
 
 @pytest.fixture(scope="module")
-def noisy(toy):
-    rule = presets.orag(tau=0.3, eta=0.003, projection=projections.ball(radius=0.6))
-    return toy.run(rule, noise_rate=0.1, comparator=1.1 * toy.theta_1)
+def noisy(noisy):
+    return noisy._replace(comparator=1.1 * noisy.theta_1)
 
 
 def with_step(run, eta):
@@ -66,23 +65,23 @@ def test_a_constant_that_the_run_exceeds_is_named(near, constant, factor, name):
 
 def test_corollary_b3_is_smallest_at_its_step_size_and_is_then_the_papers(noisy):
     theta, q, p, p_item = CONSTANTS
-    rate = q * (1 - 2 * p + 1 / p + 0.1 * ITEMS / p_item)
+    rate = q * (1 - 2 * p + 1 / p + RHO * ITEMS / p_item)
     eta = np.sqrt(theta / (2 * rate * ROUNDS))
-    bound = corollary_b3(with_step(noisy, eta), CONSTANTS, noise_rate=0.1)
-    linear = 2 * 0.1 * 0.6 * ITEMS * np.sqrt(q) * ROUNDS
+    bound = corollary_b3(with_step(noisy, eta), CONSTANTS, noise_rate=RHO)
+    linear = 2 * RHO * RADIUS * ITEMS * np.sqrt(q) * ROUNDS
     np.testing.assert_allclose(bound.terms["bias"], linear, rtol=1e-12)
     np.testing.assert_allclose(
         bound.value, theta / (2 * eta) + eta * rate * ROUNDS + linear, rtol=1e-12
     )
     for factor in (0.5, 0.99, 1.01, 2.0):
         other = with_step(noisy, factor * eta)
-        assert corollary_b3(other, CONSTANTS, noise_rate=0.1).value > bound.value
+        assert corollary_b3(other, CONSTANTS, noise_rate=RHO).value > bound.value
 
 
 def test_corollary_b3_is_above_theorem_b2_and_above_the_regret(noisy):
     bound, theorem = (
-        corollary_b3(noisy, measured_constants(noisy), noise_rate=0.1),
-        theorem_b2(noisy, noise_rate=0.1),
+        corollary_b3(noisy, measured_constants(noisy), noise_rate=RHO),
+        theorem_b2(noisy, noise_rate=RHO),
     )
     assert bound.holds
     assert bound.terms["bias"] > theorem.terms["bias"]
@@ -91,7 +90,7 @@ def test_corollary_b3_is_above_theorem_b2_and_above_the_regret(noisy):
 
 def test_without_a_ball_corollary_b3_is_void_and_infinite(noisy):
     free = noisy._replace(rule=noisy.rule._replace(projection=projections.none()))
-    bound = corollary_b3(free, measured_constants(noisy), noise_rate=0.1)
+    bound = corollary_b3(free, measured_constants(noisy), noise_rate=RHO)
     assert bound.value == np.inf
     assert [a.name for a in bound.assumptions if not a.holds] == ["rows in a ball: radius"]
 

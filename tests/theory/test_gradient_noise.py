@@ -1,13 +1,17 @@
 """Lemma 3.1 on runs: sums in NumPy, and the equality of mean squares."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import jaxret as jr
-from tests.theory.conftest import failing, near_tools, stated
+from jaxret.theory import gradient_noise
+from tests.theory.conftest import evidence_of, failing, losses_and_steps, near_tools, stated
 
 TAU = 0.5
 SEEDS = 300
+simulate = partial(jr.simulate, exposures=3, seeds=SEEDS, form="scan")
 
 
 @pytest.fixture(scope="module")
@@ -15,14 +19,10 @@ def task():
     return near_tools(items=5, width=4, queries=20, noise=0.5, seed=2)
 
 
-def lemma_of(learner, task):
-    run = jr.simulate(learner, task, exposures=3, seeds=SEEDS, form="scan")
-    return run, stated(run, task.theta)["Lemma 3.1, accumulated"]
-
-
 @pytest.fixture(scope="module")
 def orag(task):
-    return lemma_of(jr.orag(tau=TAU, eta=0.02), task)
+    run = simulate(jr.orag(tau=TAU, eta=0.02), task)
+    return run, stated(run, task.theta)["Lemma 3.1, accumulated"]
 
 
 def root_of(statement):
@@ -61,12 +61,21 @@ def test_the_mean_of_two_runs_rarely_exceeds_their_value(orag):
     assert np.mean(pairs > root * np.sqrt(1 + 19 / 2)) <= 0.05
 
 
-def test_a_rule_that_moves_one_row_has_no_more_noise(task):
-    _, statement = lemma_of(jr.chosen_only(tau=TAU, eta=0.02), task)
-    assert statement.holds
-    assert np.mean(statement.estimate.values**2) < root_of(statement) ** 2
+def test_a_rule_that_moves_one_row_has_no_more_noise_and_meets_theorem_5_1(task):
+    run = simulate(jr.chosen_only(tau=TAU, eta=0.02, projection=jr.projections.none()), task)
+    u = task.theta
+    for _ in range(20):  # towards the smallest loss
+        u = u - 0.05 * losses_and_steps(u, task.queries, task.labels, TAU)[1].T @ task.queries
+    statements = stated(run, u)
+    lemma, theorem = statements["Lemma 3.1, accumulated"], statements["Theorem 5.1"]
+    assert lemma.holds
+    assert np.mean(lemma.estimate.values**2) < root_of(lemma) ** 2
+    assert theorem.holds
+    measured = theorem.estimate
+    assert 1 < measured.mean < measured.mean + 5 * measured.error < theorem.value
 
 
 def test_tools_that_are_not_drawn_from_p_are_noticed(task):
-    _, statement = lemma_of(jr.greedy(tau=TAU, eta=0.02), task)
+    evidence = evidence_of(simulate(jr.greedy(tau=TAU, eta=0.02), task), task.theta)
+    statement = gradient_noise.lemma_3_1(evidence, np.zeros((SEEDS, *task.theta.shape)))
     assert {"items drawn from p", "success as frequent as p says"} <= {*failing(statement.bound)}

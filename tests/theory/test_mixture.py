@@ -51,17 +51,25 @@ def histories(shared):
     return [theory.history(shared, seed) for seed in shared.seeds]
 
 
-def test_the_loss_is_within_its_bound_on_every_seed(task, bayes, shared):
-    power = simulate(jr.mixture(EXPERTS, beta=0.5), task, environment=jr.label_noise(0.3))
-    for run in (bayes, shared, power):
+@pytest.fixture(scope="module")
+def informed(task):
+    """Run a power of the likelihood with experts that read the prior scores of the queries."""
+    prior = np.random.default_rng(2).random((30, 6))
+    known = jr.Task.from_arrays(task.theta, task.queries, task.labels, prior=prior)
+    experts = [jr.grid(jr.frozen, tau=[0.1]), jr.grid(jr.hybrid, tau=[0.1], lexical=[0.3, 0.7])]
+    return simulate(jr.mixture(experts, beta=0.5), known, environment=jr.label_noise(0.3))
+
+
+def test_the_loss_is_within_its_bound_on_every_seed(bayes, shared, informed):
+    for run in (bayes, shared, informed):
         statement = jr.bounds(run)[0]
         assert statement.holds
         assert statement.quantity == "log loss"
         losses = np.asarray(run.states.extra.losses, np.float64)
-        prior, alpha, beta = 0.25, run.learner.structure.alpha, run.learner.structure.beta
-        rounds = run.order.shape[1]
-        share = (rounds - 1) * np.log(1 / (1 - alpha + alpha * prior))
-        limits = losses[:, 1:].min(axis=1) + (np.log(4) + share) / beta
+        alpha, beta = run.learner.structure.alpha, run.learner.structure.beta
+        experts, rounds = losses.shape[1] - 1, run.order.shape[1]
+        share = (rounds - 1) * np.log(1 / (1 - alpha + alpha / experts))
+        limits = losses[:, 1:].min(axis=1) + (np.log(experts) + share) / beta
         np.testing.assert_allclose(statement.value, limits.mean(), rtol=1e-6)
         np.testing.assert_allclose(statement.estimate.values, losses[:, 0], rtol=1e-6)
         assert (losses[:, 0] <= limits + 1e-4).all()
@@ -89,14 +97,10 @@ def test_a_history_has_the_losses_and_weights_of_the_run(shared, histories):
         np.testing.assert_allclose(history.weights[0], 0.25, rtol=1e-5)
 
 
-def test_a_history_reads_the_prior_scores_of_the_queries(task):
-    rng = np.random.default_rng(2)
-    known = jr.Task.from_arrays(task.theta, task.queries, task.labels, prior=rng.random((30, 6)))
-    experts = [jr.grid(jr.frozen, tau=[0.1]), jr.grid(jr.hybrid, tau=[0.1], lexical=[0.3, 0.7])]
-    run = simulate(jr.mixture(experts), known)
-    history = theory.history(run, 2)
+def test_a_history_reads_the_prior_scores_of_the_queries(informed):
+    history = theory.history(informed, 2)
     total = np.concatenate([[history.mixed.sum()], history.losses.sum(axis=0)])
-    np.testing.assert_allclose(total, run.states.extra.losses[2], rtol=1e-5)
+    np.testing.assert_allclose(total, informed.states.extra.losses[2], rtol=1e-5)
 
 
 @pytest.mark.parametrize("k", [0, 1, 2])

@@ -102,8 +102,10 @@ def test_realizability_is_not_rejected_while_the_learner_is_still_learning():
 
 
 def test_noise_voids_both_and_other_learners_are_refused():
-    learner = jr.squarecb(gamma=2.0, eta=0.2)
-    noisy = jr.simulate(learner, orthogonal(), seeds=2, environment=jr.label_noise(0.2))
+    learner = jr.squarecb(gamma=2.0, eta=0.2, start="zero")
+    run = jr.simulate(learner, orthogonal(), exposures=40, seeds=6)
+    reward = np.where(np.random.default_rng(0).random(run.order.shape) < 0.2, 0, run.trace.reward)
+    noisy = replace(run, trace=run.trace._replace(reward=reward.astype(np.float32)))
     for one in jr.bounds(noisy):
         assert not one.holds
         assert "FAILS  bits say what is right" in repr(one)
