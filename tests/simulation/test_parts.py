@@ -46,7 +46,7 @@ def test_a_seed_with_a_shorter_stream_runs_as_if_it_were_alone(twelve, masks):
     np.testing.assert_array_equal(both.order[1, 12:], -1)
     assert np.isnan(both.trace.success[1, 12:]).all()
     np.testing.assert_array_equal(both.trace.item[1, 12:], -1)
-    alone = jr.simulate(learner, twelve, part=masks[1], exposures=2, seeds=[8])
+    alone = jr.simulate(learner, twelve, part=masks[1], exposures=2, seeds=[8, 5])
     np.testing.assert_array_equal(alone.order[0], both.order[1, :12])
     np.testing.assert_array_equal(alone.trace.success[0], both.trace.success[1, :12])
     np.testing.assert_array_equal(alone.states.theta[0], both.states.theta[1])

@@ -56,15 +56,15 @@ def test_the_conditional_propensity_averages_to_the_inclusion_probability(k):
 
 
 @pytest.mark.parametrize("accuracy", [1.0, 0.5])
-@pytest.mark.parametrize("k", [2, 3])
-def test_weighting_by_the_inverse_propensity_averages_to_p_minus_r(k, accuracy):
+def test_weighting_by_the_inverse_propensity_averages_to_p_minus_r(accuracy):
     """Given kappa, i* is on the slate with probability pi and then has weight 1 / pi, r times."""
+    k = 3
     r = accuracy + (1 - accuracy) / k
     kappa, weight = threshold(RIGHT, k)
     pi = -np.expm1(-np.exp(np.log(P[RIGHT]) - kappa))
     exact = P - (weight * pi * r / pi).sum() * (np.arange(len(P)) == RIGHT)
     np.testing.assert_allclose(exact, P - r * (np.arange(len(P)) == RIGHT), atol=1e-6)
-    np.testing.assert_allclose(sampled(k)[accuracy, "propensity"], exact, atol=0.02)
+    np.testing.assert_allclose(sampled()[accuracy, "propensity"], exact, atol=0.02)
 
 
 @pytest.mark.parametrize("accuracy", [1.0, 0.5])
@@ -73,14 +73,14 @@ def test_the_papers_weight_is_off_by_the_draw(accuracy):
     r = accuracy + (1 - accuracy) / k
     factor = r * enumerated_inclusion(P, k)[RIGHT] / P[RIGHT]
     expected = P - factor * (np.arange(len(P)) == RIGHT)
-    np.testing.assert_allclose(sampled(k)[accuracy, "model"], expected, atol=0.03)
+    np.testing.assert_allclose(sampled()[accuracy, "model"], expected, atol=0.03)
     assert factor > 1.5 * r  # the bias is large
 
 
 @cache
-def sampled(k):
+def sampled():
     """Compute mean coefficients over many rounds of the real policy, rerankers and estimators."""
-    rule = policies.softmax(k=k)
+    rule = policies.softmax(k=3)
     logits, labels = jnp.log(jnp.asarray(P, jnp.float32)), jnp.array([RIGHT])
 
     def one(key):

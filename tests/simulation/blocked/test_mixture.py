@@ -17,6 +17,7 @@ from jaxret.rules import policies, projections
 from jaxret.simulation.blocked.simulate import has_blocked_form, simulate_blocked
 from jaxret.simulation.scan import scan_rounds
 from jaxret.testing import check_learner
+from tests.problems import same
 from tests.slow import slowly
 
 ITEMS, ROUNDS = 40, 100
@@ -38,9 +39,10 @@ CENTRED = jr.grid(presets.centred, tau=[0.2, 0.4], eta=[0.02], map_every=48)
 REPLAYED = jr.grid(presets.mapped_replayed, tau=[0.2], eta=[0.01], map_every=16, per_round=2)
 ROW_STEPS = jr.grid(presets.row_steps, tau=[0.2, 0.5], eta=0.02)
 
+DRAWN = {"beta": 0.5, "floor": 0.1, "policy": policies.softmax()}
+
 RULES = {
-    "rows and maps": mixture([FROZEN, GREEDY, MAPPED, CENTRED], alpha=0.1),
-    "drawn": mixture([FREE, MAPPED], beta=0.5, floor=0.1, policy=policies.softmax()),
+    "rows and maps": mixture([FROZEN, FREE, MAPPED, CENTRED], alpha=0.1, **DRAWN),
     "rows alone, of slates": mixture([GREEDY, ROW_STEPS], alpha=0.0, policy=policies.greedy(k=3)),
     "all frozen": mixture([FROZEN], alpha=0.1),
     "replayed": mixture([FROZEN, REPLAYED]),
@@ -60,11 +62,6 @@ def compiled(how, name):
         return how(rule, state, environment._replace(censoring=censoring), stream, key)
 
     return lambda *given, censoring=environment.censoring: run(*given, censoring)
-
-
-def same(got, expected, tolerance=0.0):
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
 SLOW = {"rows alone, of slates", "all frozen"}
@@ -152,7 +149,7 @@ def test_over_devices_that_do_not_divide_the_catalogue_experts_keep_no_padding(p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["drawn", "rows alone, of slates", "replayed"])
+@pytest.mark.parametrize("name", ["rows and maps", "rows alone, of slates", "replayed"])
 def test_mixtures_with_a_blocked_form_satisfy_the_contract(name):
     """Include a run on eight devices."""
     check_learner(RULES[name])

@@ -29,7 +29,6 @@ COEFFICIENTS = {  # of p, the item a, its propensity pi, the reward y and the ri
     "perceptron": lambda p, a, pi, y, right: EYE[p.argmax()] - EYE[a] * y / pi,
     "likelihood": lambda p, a, pi, y, right: (p - EYE[a]) * (1 if y else -p[a] / (1 - p[a])),
     "gradient": lambda p, a, pi, y, right: p - right / right.sum(),
-    "debiased": lambda p, a, pi, y, right: p - EYE[a] * (y - RHO) / (1 - 2 * RHO) / pi,
 }
 PROJECTIONS = {  # in NumPy, given the lengths of the rows
     "none": lambda theta, length: theta,
@@ -64,13 +63,11 @@ EVERYTHING = coming_and_going(noise_rate=RHO, reranker=RERANKER.reranker)
 SPHERE = {"tau": TAU, "eta": ETA, "projection": projections.sphere()}
 BALL = SPHERE | {"projection": projections.ball()}
 FREE = SPHERE | {"projection": projections.none()}
-ORAG = presets.orag(**FREE)
 TAPERED = presets.orag(**SPHERE, schedule=schedules.inverse_sqrt())
 GREEDY = presets.greedy(**FREE, schedule=schedules.cosine(rounds=80))
 BANDITRON = banditron(**BALL, epsilon=EPSILON)
 ONE_ROW = presets.chosen_only(**SPHERE)
 TEACHER = presets.full_information(**FREE)
-DEBIASED = presets.debiased(**BALL, noise_rate=RHO)
 
 
 def tapered(t):
@@ -84,12 +81,10 @@ def half_a_cosine(t):
 CASES = [
     Case("algorithm 1, tapered", TAPERED, NOISE, "equation 4", "sphere", "p", tapered),
     Case("algorithm 2", presets.orag(**BALL, k=4), RERANKER, "equation 4", "ball", None),
-    Case("algorithm 3", ORAG, COMES_AND_GOES, "equation 4", "none", "p"),
     Case("appendix B.2", ONE_ROW, EVERYTHING, "appendix B.2", "sphere", "p"),
     Case("banditron", BANDITRON, COMES_AND_GOES, "perceptron", "ball", "epsilon"),
     Case("greedy", GREEDY, EVERYTHING, "likelihood", "none", "certain", half_a_cosine),
     Case("oracle", TEACHER, Environment(), "gradient", "none", "certain"),
-    Case("debiased", DEBIASED, EVERYTHING, "debiased", "ball", "p"),
 ]
 
 
