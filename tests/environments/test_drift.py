@@ -34,18 +34,16 @@ def test_the_round_of_the_drift_is_the_first_of_the_new_labels(t, right):
     np.testing.assert_array_equal(labels, right)
 
 
-@pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()], ids=["blocked", "scan"])
-def test_other_tools_are_right_from_the_round_of_the_drift_on(task, learner):
+def test_other_tools_are_right_from_the_round_of_the_drift_on(task):
+    """In every form: see `Outage` in test_environment.py."""
     environment = jr.Environment(drift=drift.swapped(task.labels, share=1.0, at=AT))
-    run = jr.simulate(learner, task, exposures=3, seeds=2, environment=environment)
-    assert run.form == ("blocked" if learner.name == "greedy" else "scan")
-    late = np.arange(run.order.shape[1]) >= AT
+    run = jr.simulate(jr.greedy(), task, exposures=3, seeds=2, environment=environment)
+    late = np.arange(run.order.shape[1])[:, None] >= AT
     for order, item, success in zip(run.order, run.trace.item, run.trace.success, strict=True):
-        labels = np.where(late[:, None], environment.drift.labels[order], task.labels[order])
+        labels = np.where(late, environment.drift.labels[order], task.labels[order])
         np.testing.assert_array_equal(success, (labels == item[:, None]).any(axis=1))
-    plain = jr.simulate(learner, task, exposures=3, seeds=2)
-    np.testing.assert_array_equal(run.trace.item[:, :AT], plain.trace.item[:, :AT])
-    assert (run.trace.success != plain.trace.success)[:, AT:].any()
+        before = (task.labels[order] == item[:, None]).any(axis=1)
+        assert (success != before)[AT:].any()
 
 
 def test_queries_turn_by_the_angle_and_keep_their_places_to_one_another(task):
@@ -58,11 +56,11 @@ def test_queries_turn_by_the_angle_and_keep_their_places_to_one_another(task):
         np.testing.assert_allclose(turned @ turned.T, plain @ plain.T, atol=1e-5)
 
 
-@pytest.mark.parametrize("learner", [jr.frozen(), jr.mapped(eta=0.0)], ids=["blocked", "scan"])
-def test_tools_are_chosen_for_the_query_as_it_is_asked(task, learner):
+def test_tools_are_chosen_for_the_query_as_it_is_asked(task):
     rounds = 2 * len(task)
     rotation = drift.turning(task.queries, angle=2.0, rounds=rounds, seed=2)
-    run = jr.simulate(learner, task, exposures=2, environment=jr.Environment(rotation=rotation))
+    environment = jr.Environment(rotation=rotation)
+    run = jr.simulate(jr.frozen(), task, exposures=2, environment=environment)
     # The generator, from a quarter turn; its matrix exponentials are the rotations.
     quarter = np.linalg.lstsq(task.queries, np.asarray(rotation.turned), rcond=None)[0].T
     np.testing.assert_allclose(quarter + quarter.T, 0, atol=1e-5)
@@ -70,5 +68,5 @@ def test_tools_are_chosen_for_the_query_as_it_is_asked(task, learner):
         vector = expm(2.0 * t / rounds * quarter) @ task.queries[query]
         scores = task.theta @ vector
         assert scores[item] >= scores.max() - 1e-5
-    plain = jr.simulate(learner, task, exposures=2)
-    assert (plain.trace.item != run.trace.item).mean() > 0.2
+    unturned = (task.queries @ task.theta.T).argmax(axis=1)
+    assert (unturned[run.order[0]] != run.trace.item[0]).mean() > 0.2

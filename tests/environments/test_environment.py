@@ -161,7 +161,8 @@ def test_effects_that_do_not_intervene_have_an_exact_blocked_form(sixteen, block
         catalogue = Catalogue(jnp.asarray(sixteen.theta, float), jnp.arange(16) % 7 != 6)
         order = jnp.asarray(np.tile(np.arange(20), 3))
         stream = Stream(jnp.asarray(sixteen.queries, float), jnp.asarray(sixteen.labels), order)
-        start, key, blocks = learner.init(*catalogue), jax.random.key(3), {"block": 16, "tile": 8}
+        start, key = jax.jit(learner.init)(*catalogue), jax.random.key(3)
+        blocks = {"block": 16, "tile": 8}
         expected = jax.jit(lambda: scan_rounds(learner, start, blocked_effects, stream, key))()
         how = simulate_blocked
         if form == "8 devices":
@@ -201,6 +202,14 @@ class Outage(NamedTuple):
         return jax.random.uniform(key) < 0.7
 
 
+@jax.jit
+@jax.vmap
+def drawn(number):
+    """Draw the lot of the effect from the number of the key of a round."""
+    key = jax.random.fold_in(jax.random.key(0), number)
+    return jax.random.uniform(jax.random.fold_in(key, 7))
+
+
 @pytest.mark.parametrize("form", ["scan", "blocked", "mesh of 8 devices"])
 def test_an_effect_in_one_file_runs_in_every_form(form):
     """Use 12 items, so that a mesh of 8 pads the arrays to 16, and check each round by hand."""
@@ -209,9 +218,9 @@ def test_an_effect_in_one_file_runs_in_every_form(form):
         every=np.array([2, 3, 5, 7] * 3),
         worth=rng.uniform(size=30).astype(np.float32),
         sign=rng.choice([-1, 1], size=(30, 6)).astype(np.float32),
-        next_label=jnp.asarray(np.roll(np.arange(12), -1)),
+        next_label=np.roll(np.arange(12), -1),
     )
-    effect = jax.tree.map(jnp.asarray, effect)
+    effect = jax.device_put(effect)
     devices, environment = 8 if form.startswith("mesh") else None, Environment(effects=(effect,))
     learner = jr.frozen() if form != "scan" else jr.frozen()._replace(structure=None)
     run = jr.simulate(learner, task, exposures=3, environment=environment, devices=devices)
@@ -229,9 +238,7 @@ def test_an_effect_in_one_file_runs_in_every_form(form):
     reward, observed = run.trace.reward[0], ~np.isnan(run.trace.reward[0])
     worth = np.where(success, np.asarray(effect.worth)[query], 0)
     np.testing.assert_allclose(reward[observed], worth[observed], rtol=1e-6)
-    keys = [jax.random.fold_in(jax.random.key(0), 2 * n + 1) for n in range(90)]
-    draws = [jax.random.uniform(jax.random.fold_in(key, 7)) < 0.7 for key in keys]
-    np.testing.assert_array_equal(observed, draws)
+    np.testing.assert_array_equal(observed, drawn(2 * t + 1) < 0.7)
     assert 40 < observed.sum() < 80
     kept = np.asarray(always_available(environment, 4, jnp.ones(12, bool)))
     np.testing.assert_array_equal(kept, [False, False, True, True] * 3)

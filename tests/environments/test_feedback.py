@@ -26,8 +26,9 @@ def answers(environment, items, n):
     return found
 
 
-@pytest.mark.parametrize("false_reward", [None, 0.0, 1.0])
-@pytest.mark.parametrize("form", ["blocked", "scan"])
+@pytest.mark.parametrize(
+    ("form", "false_reward"), [("blocked", None), ("scan", 0.0), ("scan", 1.0)]
+)
 def test_poisoned_rewards_are_false_for_the_attacked_tool_and_queries_alone(
     task, form, false_reward
 ):

@@ -1,3 +1,5 @@
+from functools import partial
+
 import ir_measures
 import jax
 import jax.numpy as jnp
@@ -60,15 +62,26 @@ def all_ranks(scores, labels, available=None):
     return jax.vmap(ranks, in_axes=(0, 0, None))(scores, labels, available)
 
 
+one_ranks, list_ranks = jax.jit(ranks), jax.jit(ranks_in)
+
+
+@partial(jax.jit, static_argnames="k")
+def metrics_of(rank, labels, k):
+    """Return accuracy, recall, nDCG and completeness, in one program."""
+    at_k = (metric(rank, labels, k) for metric in (recall_at_k, ndcg_at_k, completeness_at_k))
+    return accuracy(rank, labels), *at_k
+
+
 @pytest.mark.parametrize("share_available", [1.0, 0.5])
 def test_tied_scores_are_counted_as_trec_eval_counts_them(tied, share_available):
     scores, labels = tied
     available = np.random.default_rng(1).random(I) < share_available
     expected = trec_eval(MEASURES, scores, labels, available)
     rank = all_ranks(scores, labels, jnp.asarray(available))
-    np.testing.assert_allclose(recall_at_k(rank, labels, K), expected[R @ K], atol=1e-6)
-    np.testing.assert_allclose(ndcg_at_k(rank, labels, K), expected[nDCG @ K], atol=1e-6)
-    np.testing.assert_array_equal(accuracy(rank, labels), expected[Success @ 1])
+    first, recall, ndcg, _ = metrics_of(rank, labels, K)
+    np.testing.assert_allclose(recall, expected[R @ K], atol=1e-6)
+    np.testing.assert_allclose(ndcg, expected[nDCG @ K], atol=1e-6)
+    np.testing.assert_array_equal(first, expected[Success @ 1])
 
 
 def test_ranks_are_the_places_in_a_sorted_list(tied):
@@ -78,32 +91,30 @@ def test_ranks_are_the_places_in_a_sorted_list(tied):
         ordered = sorted(range(I), key=lambda i: -scores[n, i])
         expected = [ordered.index(i) if i >= 0 else UNRANKED for i in labels[n]]
         assert rank[n].tolist() == expected
-    nans = ranks(jnp.full(4, jnp.nan), jnp.array([1, 2]))
-    assert nans.tolist() == [3, 3]  # no label is first
+    nans = one_ranks(np.full(4, np.nan, np.float32), np.array([1, 2, -1]))
+    assert nans.tolist() == [3, 3, UNRANKED]  # no label is first
 
 
 def test_a_query_worked_by_hand():
     # Ranking: item 3 (0.9), then 0 and 2 (0.5, by index), then 1 (0.1).
-    scores = jnp.array([0.5, 0.1, 0.5, 0.9])
-    labels = jnp.array([0, 1, -1])
-    rank = ranks(scores, labels)
+    scores = np.array([0.5, 0.1, 0.5, 0.9], np.float32)
+    labels = np.array([0, 1, -1])
+    rank = one_ranks(scores, labels)
     assert rank.tolist() == [1, 3, UNRANKED]
-    assert float(accuracy(rank, labels)) == 0.0
-    assert float(recall_at_k(rank, labels, 3)) == 0.5
+    first, recall, ndcg, complete = metrics_of(rank, labels, 3)
+    assert (first, recall, complete) == (0.0, 0.5, 0.0)
     # DCG is 1 / log2(3) = 0.630930; the ideal DCG is 1 + 1 / log2(3) = 1.630930.
-    np.testing.assert_allclose(ndcg_at_k(rank, labels, 3), 0.630930 / 1.630930, rtol=1e-6)
-    assert float(completeness_at_k(rank, labels, 3)) == 0.0
-    assert float(completeness_at_k(rank, labels, 4)) == 1.0
+    np.testing.assert_allclose(ndcg, 0.630930 / 1.630930, rtol=1e-6)
+    assert metrics_of(rank, labels, 4)[3] == 1.0
 
 
 def test_an_absent_label_is_missed_even_beyond_the_end_of_the_list():
-    scores, labels = jnp.array([3.0, 2.0, 1.0]), jnp.array([0, 1])
-    present = jnp.array([False, True, True])
-    rank = ranks(scores, labels, present)
-    assert rank.tolist() == [UNRANKED, 0]
-    assert float(recall_at_k(rank, labels, 10)) == 0.5
-    assert float(completeness_at_k(rank, labels, 10)) == 0.0
-    np.testing.assert_allclose(ndcg_at_k(rank, labels, 10), 1 / 1.630930, rtol=1e-6)
+    labels, present = np.array([0, 1, -1]), np.array([False, True, True])
+    rank = one_ranks(np.array([3.0, 2.0, 1.0], np.float32), labels, present)
+    assert rank.tolist() == [UNRANKED, 0, UNRANKED]
+    _, recall, ndcg, complete = metrics_of(rank, labels, 4)
+    assert (recall, complete) == (0.5, 0.0)
+    np.testing.assert_allclose(ndcg, 1 / 1.630930, rtol=1e-6)
 
 
 def test_queries_and_lists_without_labels_have_no_metrics():
@@ -152,9 +163,9 @@ def test_lists_are_evaluated_as_trec_eval_evaluates_them_at_every_cut(tied, leng
 def test_ranks_in_a_list_are_those_of_the_scores_as_far_as_the_list_goes(tied):
     scores, labels = tied
     whole = np.asarray(all_ranks(scores, labels))
-    np.testing.assert_array_equal(ranks_in(lists_of(scores, I), labels), whole)
+    np.testing.assert_array_equal(list_ranks(lists_of(scores, I), labels), whole)
     short = np.where(whole < 7, whole, UNRANKED)
-    np.testing.assert_array_equal(ranks_in(lists_of(scores, 7), labels), short)
+    np.testing.assert_array_equal(list_ranks(lists_of(scores, 7), labels), short)
     padded = ranks_in(np.array([2, 0, -1]), np.array([0, 1, -1]))  # pads do not match
     assert padded.tolist() == [1, UNRANKED, UNRANKED]
 
