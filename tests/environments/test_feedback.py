@@ -23,7 +23,7 @@ def answers(environment, items, n):
     slate = Slate(jnp.asarray(items), jnp.ones(len(items)))
     ask = lambda key: respond(environment, key, slate, jnp.array([7]), jnp.asarray(0))  # noqa: E731
     _, *found = quick_jit(jax.vmap(ask))(jax.random.split(jax.random.key(0), n))
-    return found
+    return jax.device_get(found)
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,12 @@ def test_missing_answers_have_their_shares_and_are_nan_in_the_trace(task):
     np.testing.assert_array_equal(run.trace.reward[~silent], success[~silent])
 
 
-@pytest.mark.parametrize("learner", [jr.greedy(), jr.mapped()], ids=["blocked", "scan"])
-def test_a_learner_learns_from_answered_rounds_alone(task, learner):
+def test_a_learner_learns_from_answered_rounds_alone(task):
     """Repeat only the answered rounds, one by one."""
+    learner = jr.greedy()
     censoring = feedback.censored_by_success(after_success=0.5, after_failure=0.5)
     environment = jr.Environment(censoring=censoring)
     run = jr.simulate(learner, task, exposures=2, environment=environment)
-    assert run.form == ("blocked" if learner.name == "greedy" else "scan")
     state = learner.init(task.theta)
     for t in np.flatnonzero(~np.isnan(run.trace.reward[0])):
         state = taught(run, state, t)
@@ -128,7 +127,7 @@ def test_clicks_have_their_probabilities():
 def test_the_clicked_tool_gives_the_reward(task):
     """Wrong tools rarely attract clicks, so a slate that contains a right tool succeeds."""
     sure = jr.Environment(reranker=feedback.position_biased_clicks(lure=1e-9))
-    run = jr.simulate(jr.greedy(k=5, eta=0.0), task, environment=sure)
+    run = jr.simulate(jr.greedy(k=5, eta=0.0), task, environment=sure, form="scan")
     best = np.argsort(-(task.queries @ task.theta.T), axis=1)[:, :5]
     right = (best[:, :, None] == task.labels[:, None]).any(axis=(1, 2))
     np.testing.assert_array_equal(run.trace.success[0], right[run.order[0]])

@@ -1,6 +1,7 @@
 """Evaluation of everything that ranks, against ir-measures and trec_eval."""
 
 from dataclasses import replace
+from functools import partial
 
 import ir_measures
 import jax.numpy as jnp
@@ -13,10 +14,12 @@ from jaxret.evaluation.evaluate import evaluate_each
 from jaxret.retrieval import Ranking, Reranker
 from jaxret.retrieval.dense import inner_product
 
+simulate = partial(jr.simulate, exposures=2, seeds=2, form="scan")
+
 
 @pytest.fixture(scope="module")
 def run(task):
-    return jr.simulate(jr.greedy(tau=0.1, eta=0.02), task, exposures=2, seeds=2)
+    return simulate(jr.greedy(tau=0.1, eta=0.02), task)
 
 
 def as_trec_eval(task, theta, measure):
@@ -59,7 +62,7 @@ def test_groups_of_queries_are_averaged_apart(run, task):
 def test_a_part_of_the_queries_is_ranked_with_its_own_prior_scores(small):
     scores = np.random.default_rng(0).random((60, 12))
     task = small(prior=scores)
-    run = jr.simulate(jr.hybrid(lexical=0.6), task, seeds=2)
+    run = simulate(jr.hybrid(lexical=0.6), task)
     part = np.stack([np.arange(60) % 3 == 0, np.arange(60) >= 40])
     best = (0.4 * task.queries @ task.theta.T + 0.6 * scores).argmax(axis=1)
     right = best == task.labels[:, 0]
@@ -71,7 +74,7 @@ def test_a_part_of_the_queries_is_ranked_with_its_own_prior_scores(small):
 def test_absent_tools_are_not_ranked(small):
     there = np.arange(12) % 3 > 0
     task = small(available=there)
-    frozen = jr.simulate(jr.greedy(tau=0.1, eta=0.0), task, exposures=2, seeds=2)
+    frozen = simulate(jr.greedy(tau=0.1, eta=0.0), task)
     names = ("ndcg@10", "recall@12")
     of_run, of_matrix = evaluate_each(frozen, task, names), evaluate_each(task.theta, task, names)
     of_embeddings = evaluate_each(frozen.embeddings(), task, names)
@@ -193,7 +196,7 @@ def test_an_estimate_says_how_far_to_trust_it():
 
 def test_among_equal_scores_the_earlier_tool_is_shown_and_ranked_first(task):
     twins = task.with_theta(np.repeat(task.theta[::2], 2, axis=0))  # rows 2 i and 2 i + 1 are equal
-    run = jr.simulate(jr.greedy(tau=0.1, eta=0.0), twins, exposures=2, seeds=2)
+    run = simulate(jr.greedy(tau=0.1, eta=0.0), twins)
     best = (twins.queries @ twins.theta.T).argmax(axis=1)
     assert (best % 2 == 0).all()
     np.testing.assert_array_equal(run.trace.item[0], best[run.order[0]])

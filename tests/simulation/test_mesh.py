@@ -18,6 +18,7 @@ from jaxret.rules import projections, schedules
 from jaxret.runtime import sharding
 from jaxret.simulation.blocked.simulate import TILE, simulate_blocked, simulate_on_mesh
 from tests.problems import coming_and_going, same
+from tests.slow import slowly
 
 DEVICES = [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4)), 8]
 SPHERE = {"projection": projections.sphere(), "schedule": schedules.inverse_sqrt()}
@@ -96,7 +97,7 @@ def elements_sent(program, devices):
 # The messages of a tile's rounds are measured together.
 @pytest.mark.parametrize(
     ("rule", "tile"),
-    [pytest.param(ORAG, 1, marks=pytest.mark.slow), (SLATES, TILE), (BANDITRON, TILE)],
+    slowly([(ORAG, 1), (SLATES, TILE), (BANDITRON, TILE)], [(ORAG, 1), (BANDITRON, TILE)]),
 )
 def test_a_round_sends_a_few_scalars_between_devices(problem, rule, tile):
     catalogue, stream = problem(items=8192, width=32)

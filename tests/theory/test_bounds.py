@@ -61,6 +61,8 @@ def test_the_comparator_follows_the_projection(run, six):
     for projection in (jr.sphere(), jr.projections.none()):
         other = replace(run, learner=jr.orag(tau=TAU, eta=ETA, projection=projection))
         found = jr.regret(other).comparator
+        assert found.converged  # in float32 too
+        assert 0 < found.iterations <= 20
         gradient = proximal_gradient(found.theta, six, TAU, ETA, times=3)
         assert np.abs(gradient).max() < 0.05 * np.abs(six.theta - found.theta).max() / ETA
 

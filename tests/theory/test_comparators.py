@@ -1,7 +1,5 @@
 """Comparators without and with a constraint: optima, certificates and margins."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,18 +101,6 @@ def test_the_certificates_hold_for_a_search_that_stops_early():
         assert early.iterations == limit
         assert 0 < np.linalg.norm(early.theta - best.theta) <= early.distance
         assert 0 < early.objective - best.objective <= early.gap
-
-
-def test_float32_reaches_the_default_tolerance_in_a_few_iterations():
-    rng = np.random.default_rng(3)
-    queries = rng.normal(size=(500, 32)).astype(np.float32) / np.sqrt(32)
-    theta_1 = rng.normal(size=(60, 32)).astype(np.float32) / np.sqrt(32)
-    labels = rng.integers(0, 60, (500, 1))
-    got = jax.jit(partial(proximal, eta=1e-4, tau=0.05))(queries, labels, theta_1)
-    assert got.theta.dtype == jnp.float32
-    assert got.converged
-    assert got.iterations <= 10
-    assert float(got.objective) < 500 * np.log(1e6)
 
 
 def test_a_step_size_of_zero_is_refused():

@@ -35,7 +35,8 @@ LEARNERS = {
 
 def simulate(learner):
     environment = None if learner.facts.oracle else jr.label_noise(0.2)
-    return jr.simulate(learner, TASK, exposures=2, seeds=3, environment=environment)
+    options = {"exposures": 2, "seeds": 3, "form": "scan"}
+    return jr.simulate(learner, TASK, environment=environment, **options)
 
 
 @cache

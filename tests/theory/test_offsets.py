@@ -1,6 +1,7 @@
 """Statements about runs with offsets: Theorem 5.1 by enumeration, and loops in NumPy."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import jax
@@ -18,6 +19,7 @@ from jaxret.types import Choice, Feedback, Prior, Query
 
 BALL = {"tau": 0.4, "eta": 0.05, "projection": jr.ball()}
 WEIGHT, STRENGTH, TAU = 0.3, 0.8, 0.4
+simulate = partial(jr.simulate, exposures=2, seeds=8, form="scan")
 
 
 def informed(**settings):
@@ -34,7 +36,7 @@ def run(small):
     task = jr.Task.from_arrays(
         given.theta, given.queries, labels, prior=prior, available=available, name="one absent"
     )
-    return jr.simulate(informed(), task, exposures=2, seeds=8)
+    return simulate(informed(), task)
 
 
 def test_theorem_5_1_holds_by_enumeration_of_every_draw():
@@ -152,7 +154,7 @@ def test_every_bound_holds_and_duality_holds_for_every_seed(run):
 
 def test_the_start_and_the_bias_count_the_offsets(run):
     task, rows = run.task, np.flatnonzero(run.task.available)
-    noisy = jr.simulate(run.learner, task, exposures=2, seeds=8, environment=jr.label_noise(0.2))
+    noisy = simulate(run.learner, task, environment=jr.label_noise(0.2))
     [statement] = [one for one in jr.bounds(noisy) if one.name == "Theorem B.2"]
     assert statement.holds, statement
     # the offsets of a round cancel: the bias is that of rows at Theta_t and at U
