@@ -346,7 +346,7 @@ def respond(
       which a noisy reward may contradict.
     """
     coin, lot = jax.random.split(key)
-    if environment.reranker is None:
+    if environment.reranker is None or slate.items.shape[0] == 1:  # no choice
         position = jnp.zeros((), jnp.int32)
     else:
         position = environment.reranker(lot, slate, labels, query)
