@@ -130,7 +130,7 @@ def test_with_binary_rewards_the_exponential_of_the_bound_is_a_martingale(
 
 def test_the_bound_starts_at_half_of_the_budget_and_agreement_costs_nothing():
     guard = jr.guarded(contrarian(), 80.0)
-    state = guard.init(jnp.eye(3))
+    state = compiled(guard.init)(np.eye(3, dtype=np.float32))
     np.testing.assert_allclose(state.extra.bound, 40, rtol=1e-6)
     for reward in (0.0, 1.0):
         assert bound_after(guard, state, QUERY, 0, 1.0, reward) == 0
@@ -152,7 +152,8 @@ def test_tools_are_shown_with_the_exact_probabilities(inner):
     query = query.astype(np.float32)
     check_shown(guard, state, query, exact)
     stopped = state._replace(extra=state.extra._replace(stopped=np.asarray(True)))
-    np.testing.assert_allclose(guard.probabilities(stopped, query), np.arange(5) == static)
+    shown = compiled(guard.probabilities)(stopped, query)
+    np.testing.assert_allclose(shown, np.arange(5) == static)
 
 
 def test_a_harmful_learner_is_stopped_for_good():
@@ -183,13 +184,19 @@ def test_a_harmful_learner_is_stopped_for_good():
 def test_a_stopped_learner_is_not_restarted_by_late_feedback():
     """Late feedback on a success of the learner moves the bound back below the budget."""
     guard = jr.guarded(contrarian(), 40)
-    state = guard.init(jnp.eye(3))
-    gone = state.extra._replace(bound=jnp.asarray(40.5), stopped=jnp.asarray(True))
-    late = Choice(jnp.asarray(2), jnp.asarray(0.8))
-    after = guard.update(state._replace(extra=gone), QUERY, late, Feedback(jnp.asarray(1.0)))
-    assert after.extra.bound == 39.5
-    assert after.extra.stopped
-    assert guard.probabilities(after, QUERY)[0] == 1
+    late, success = Choice(np.int32(2), np.float32(0.8)), Feedback(np.float32(1))
+
+    @quick_jit
+    def learnt():
+        state = guard.init(jnp.eye(3))
+        gone = state.extra._replace(bound=jnp.asarray(40.5), stopped=jnp.asarray(True))
+        after = guard.update(state._replace(extra=gone), QUERY, late, success)
+        return after.extra, guard.probabilities(after, QUERY)
+
+    after, probabilities = learnt()
+    assert after.bound == 39.5
+    assert after.stopped
+    assert probabilities[0] == 1
 
 
 def test_a_helpful_learner_stays_and_loses_a_share_of_its_gain():

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax, logsumexp, softmax
 
 import jaxret as jr
 from jaxret.environments import interventions
@@ -17,6 +17,7 @@ from jaxret.learners.learner import query_for
 from jaxret.learners.replay import without_buffer
 from jaxret.testing import check_learner, quick_jit
 from jaxret.types import Choice, Feedback, Prior, Query
+from tests.problems import check_shown
 
 SHORT = {"tau": 0.2, "eta": 0.02}
 SETTINGS = {"bandwidth": 0.2, "strength": 0.5, "discount": 0.7}
@@ -24,12 +25,8 @@ MIXTURE = jr.mixture([jr.grid(jr.frozen, tau=[0.05, 0.3]), jr.grid(jr.greedy, ta
 REMEMBERING = jr.with_memory(jr.greedy(**SHORT), **SETTINGS, capacity=4)
 
 
-QUICK = [
-    jr.with_memory(MIXTURE, capacity=9),
-    jr.with_memory(jr.orag(**SHORT), **SETTINGS),  # draws, by the normalised P'
-]
 SLOW = [
-    REMEMBERING,
+    jr.with_memory(jr.orag(**SHORT), **SETTINGS),  # draws, by the normalised P'
     jr.with_exploration(REMEMBERING, 0.2),
     jr.with_memory(jr.with_lexical(jr.greedy_replayed(**SHORT, per_round=2))),
     jr.with_memory(jr.full_information(**SHORT)),
@@ -39,7 +36,10 @@ SLOW = [
 
 @pytest.mark.parametrize(
     "learner",
-    [*QUICK, *(pytest.param(learner, marks=pytest.mark.slow) for learner in SLOW)],
+    [
+        jr.with_memory(MIXTURE, capacity=9),
+        *(pytest.param(learner, marks=pytest.mark.slow) for learner in SLOW),
+    ],
     ids=lambda learner: learner.name,
 )
 def test_remembering_learners_satisfy_the_contract(learner):
@@ -118,6 +118,8 @@ def test_probabilities_are_those_of_a_table_of_the_last_rounds(inner, n):
         scores = compiled(learner.scores)(state, query[None])
         np.testing.assert_allclose(scores[0], found, rtol=1e-4)
         moved.append(np.abs(expected[AVAILABLE] - log_p[AVAILABLE]).max())
+    if inner is not MIXTURE:  # which draws, by the normalised P'
+        check_shown(learner, state, query, softmax(expected))
     assert max(moved) > 0.1  # the memory matters
 
 

@@ -51,7 +51,7 @@ def bayes(task, order, taus, *, alpha=0.0, beta=1.0, floor=1e-3, prior=None):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"alpha": 0.2, "beta": 0.5}, {"floor": 0.2, "prior": [0.7, 0.2, 0.1], "alpha": 0.1}],
+    [{"alpha": 0.2, "beta": 0.5}, {"floor": 0.2, "prior": [0.7, 0.2, 0.1], "alpha": 0.1}],
 )
 def test_weights_and_tools_are_those_of_bayes_rule(task, settings):
     taus = [0.02, 0.2, 2.0]

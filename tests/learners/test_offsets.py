@@ -15,32 +15,31 @@ from jaxret.testing import check_learner, quick_jit
 from tests.problems import make_hub
 
 SHORT = {"tau": 0.2, "eta": 0.01}
+
+
+def mixed(*others, **settings):
+    """Mix others with an expert with offsets that learns."""
+    known = {"tau": [0.2], "eta": [0.01], "lexical": [0.35], "balance": [1.0]}
+    return mixture([*others, jr.grid(informed, **known, **settings)])
+
+
+STATIC = jr.paired(jr.hybrid, tau=[0.2, 0.2], lexical=[0.0, 0.35], balance=[0.0, 0.5])
+FROZEN = jr.grid(jr.frozen, tau=[0.1])  # without offsets
+MIXTURE = mixed(FROZEN, of=jr.greedy_replayed, per_round=2)
+QUICK = jr.with_exploration(jr.with_balance(jr.with_lexical(jr.greedy(**SHORT))), 0.2)
 SLOW = [
     jr.with_lexical(
         jr.with_balance(jr.mapped_replayed(**SHORT, per_round=2, map_every=8)), width=3
     ),
     jr.with_lexical(jr.orag(**SHORT)),
     jr.with_balance(jr.hybrid(), 0.5),
+    mixed(STATIC, FROZEN, of=jr.centred, map_every=8),
 ]
-
-
-def mixed(of):
-    """Mix experts with and without offsets, one of which learns."""
-    known = {"tau": [0.2], "eta": [0.01], "map_every": 8, "lexical": [0.35], "balance": [1.0]}
-    static = jr.paired(jr.hybrid, tau=[0.2, 0.2], lexical=[0.0, 0.35], balance=[0.0, 0.5])
-    return mixture([static, jr.grid(jr.frozen, tau=[0.1]), jr.grid(informed, of=of, **known)])
-
-
-MIXTURE = mixed(jr.centred_replayed)
 
 
 @pytest.mark.parametrize(
     "learner",
-    [
-        jr.with_exploration(jr.with_balance(jr.with_lexical(jr.greedy_replayed(**SHORT))), 0.2),
-        mixed(jr.centred),
-        *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW),
-    ],
+    [QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW)],
     ids=lambda one: one.name,
 )
 def test_they_satisfy_the_contract(learner):
@@ -89,15 +88,15 @@ def run(hub):
     return jr.simulate(MIXTURE, hub, form="blocked")
 
 
-@pytest.mark.parametrize("form", ["scan", "blocked"])
-def test_a_mixture_reads_missing_scores_as_zero_and_begins_better_with_scores(hub, run, form):
+def test_a_mixture_reads_missing_scores_as_zero_and_begins_better_with_scores(hub, run):
     arrays = hub.theta, hub.queries, hub.labels
-    without, zero = (
+    scan, blocked, zero = (
         jr.simulate(MIXTURE, jr.Task.from_arrays(*arrays, prior=prior), form=form)
-        for prior, form in [(None, form), (np.zeros((300, 12)), "blocked")]
+        for prior, form in [(None, "scan"), (None, "blocked"), (np.zeros((300, 12)), "blocked")]
     )
-    np.testing.assert_array_equal(without.trace.item, zero.trace.item)
-    assert run.accuracy.mean > without.accuracy.mean
+    for without in (scan, blocked):
+        np.testing.assert_array_equal(without.trace.item, zero.trace.item)
+        assert run.accuracy.mean > without.accuracy.mean
 
 
 def test_a_mixture_ranks_by_the_scores_of_experts_with_their_priors(hub, run):

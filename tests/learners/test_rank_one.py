@@ -21,7 +21,7 @@ def drawn_one_after_the_other(p, slate):
 def test_the_products_of_all_slates_are_a_distribution():
     p = np.array([0.5, 0.3, 0.15, 0.05])
     slates = [*itertools.permutations(range(4), 3)]
-    probabilities = np.stack([by_position(jnp.asarray(p), jnp.asarray(slate)) for slate in slates])
+    probabilities = np.asarray(jax.jit(jax.vmap(by_position, (None, 0)))(p, np.array(slates)))
     expected = [drawn_one_after_the_other(p, slate) for slate in slates]
     np.testing.assert_allclose(probabilities, expected, rtol=1e-5)
     np.testing.assert_allclose(probabilities.prod(axis=1).sum(), 1, rtol=1e-5)
@@ -36,8 +36,8 @@ def test_slates_occur_as_often_as_their_probabilities_say(optimised):
     """Compare the share of each slate among many samples, for k = 2 of 3 tools."""
     learner = jr.orag(tau=0.5, k=2)
     theta = np.float32([[1, 0], [0.6, 0.8], [0, 1]])
-    query = jnp.asarray([0.9, 0.4])
-    state = learner.init(jnp.asarray(theta))
+    query = np.float32([0.9, 0.4])
+    state = jax.jit(learner.init)(theta)
 
     def draw(key):
         slate = learner.act(state, query, key)
@@ -45,7 +45,7 @@ def test_slates_occur_as_often_as_their_probabilities_say(optimised):
 
     n = 20_000
     items, probabilities = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), n))
-    z = np.exp(np.asarray(state.theta, np.float64) @ np.asarray(query) / 0.5)
+    z = np.exp(np.asarray(state.theta, np.float64) @ query / 0.5)
     p = z / z.sum()
     for slate in itertools.permutations(range(3), 2):
         here = (np.asarray(items) == slate).all(axis=1)

@@ -1,11 +1,14 @@
 """Estimators against hand computation, derivatives, and expectations over all possible rounds."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxret.rules import estimators
 from jaxret.rules.estimators import Observation, expected_coefficients
+from jaxret.testing import quick_jit
 
 PROBS = np.array([0.5, 0.3, 0.2])
 TARGET = 1
@@ -72,9 +75,9 @@ def test_coefficients_are_those_worked_by_hand(estimator, after_success, after_f
 
 
 def test_the_exact_average_equals_the_sum_over_all_rounds():
-    given = {"propensity": jnp.asarray(EPSILON_GREEDY), "noise_rate": 0.2}
     for estimator in (WEIGHTED, LIKELIHOOD):
-        got = expected_coefficients(estimator, jnp.asarray(PROBS), jnp.asarray(TARGET), **given)
+        exact = quick_jit(partial(expected_coefficients, estimator, noise_rate=0.2))
+        got = exact(np.float32(PROBS), TARGET, propensity=np.float32(EPSILON_GREEDY))
         expected = average(estimator, EPSILON_GREEDY, noise_rate=0.2)
         np.testing.assert_allclose(got, expected, atol=1e-6)
 

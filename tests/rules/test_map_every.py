@@ -121,14 +121,18 @@ def written_in_numpy(query_map, every, catalogue, stream, trace):
 
 
 @pytest.mark.parametrize(
-    ("name", "every"), [("linear", 1), ("linear", 5), *((name, 8) for name in MAPS)]
+    ("name", "every"), [("linear", 1), ("linear", 5), ("mean_centred", 8), ("low_rank", 8)]
 )
 def test_the_scan_is_the_rule_written_in_numpy(problem, name, every):
     with jax.enable_x64(True):
         catalogue, stream = problem(items=ITEMS)
         rule = tiled(name, every)
-        run = jax.jit(lambda start: scan_rounds(rule, start, HARD, stream, jax.random.key(5)))
-        state, trace = jax.device_get(run(rule.init(*catalogue)))
+
+        def run():
+            start, key = rule.init(*catalogue), jax.random.key(5)
+            return scan_rounds(rule, start, HARD, stream, key)
+
+        state, trace = jax.device_get(quick_jit(run)())
         query_map = BY_HAND[name]()
         theta, sums = written_in_numpy(query_map, every, catalogue, stream, trace)
     assert 20 < np.isnan(trace.reward).sum() < 80

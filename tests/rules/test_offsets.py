@@ -10,7 +10,9 @@ import jaxret as jr
 from jaxret.environments.environment import Environment
 from jaxret.learners.rank_one import rank_one
 from jaxret.rules import estimators, offsets, policies
+from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback, Prior, Query
+from tests.problems import slope
 
 RNG = np.random.default_rng(4)
 THETA = RNG.normal(size=(6, 3))
@@ -21,12 +23,12 @@ ABSENT = 2
 
 
 def test_a_prior_is_made_dense_and_padding_is_dropped():
+    several = jax.tree.map(lambda x: np.stack([x, x[::-1]])[:, None], SPARSE)
     with jax.enable_x64(True):
-        whole = offsets.dense(SPARSE, jnp.asarray(THETA[:, 0]), None)
-        np.testing.assert_array_equal(whole, PRIOR)
-        several = jax.tree.map(lambda x: np.stack([x, x[::-1]])[:, None], SPARSE)
-        many = offsets.dense(several, jnp.asarray(THETA[:, 0]), None)
-        np.testing.assert_array_equal(many, np.stack([PRIOR, PRIOR])[:, None])
+        dense = quick_jit(lambda *priors: [offsets.dense(x, THETA[:, 0], None) for x in priors])
+        whole, many = jax.device_get(dense(SPARSE, several))
+    np.testing.assert_array_equal(whole, PRIOR)
+    np.testing.assert_array_equal(many, np.stack([PRIOR, PRIOR])[:, None])
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.35, 0.8])
@@ -34,13 +36,8 @@ def test_a_prior_is_made_dense_and_padding_is_dropped():
 def test_logits_and_the_step_are_those_of_the_formula(weight, strength):
     """The oracle follows the exact gradient, so its step is that of the loss with offsets."""
     tau, eta, label = 0.4, 0.01, 3
-    oracle = rank_one(
-        "oracle",
-        estimator=estimators.full_information(),
-        policy=policies.greedy(),
-        tau=tau,
-        eta=eta,
-    )
+    full, greedy = estimators.full_information(), policies.greedy()
+    oracle = rank_one("oracle", estimator=full, policy=greedy, tau=tau, eta=eta)
     learner = jr.with_balance(jr.with_lexical(oracle, weight, width=4), strength)
     mean = np.array([0.5, 2.0, 1.0, 0.25, 1.5, 1.0])
     available = np.arange(6) != ABSENT
@@ -52,25 +49,22 @@ def test_logits_and_the_step_are_those_of_the_formula(weight, strength):
     def loss(theta):
         return -log_softmax(logits(theta))[label]
 
-    with jax.enable_x64(True):
-        state = learner.init(jnp.asarray(THETA), jnp.asarray(available))
+    def computed():
+        state = learner.init(jnp.asarray(THETA), available)
         usage = offsets.Usage(jnp.asarray(mean), jnp.full(6, 30.0))
-        state = state._replace(extra=((), (), usage))
-        query = Query(VECTOR, SPARSE)
-        np.testing.assert_allclose(learner.logits(state, query), logits(THETA), rtol=1e-12)
+        state, query = state._replace(extra=((), (), usage)), Query(VECTOR, SPARSE)
         many = jax.tree.map(lambda x: x[None], query)
-        scores = np.asarray(learner.scores(state, many))[0]
-        np.testing.assert_array_equal(np.argsort(-scores), np.argsort(-logits(THETA)))
         choice = Choice(jnp.asarray(0), jnp.asarray(0.5))
         feedback = Feedback(jnp.asarray(1.0), True, jnp.asarray([label]))
         new = learner.update(state, query, choice, feedback)
-    slope = np.zeros_like(THETA)
-    for where in np.ndindex(THETA.shape):
-        step = np.zeros_like(THETA)
-        step[where] = 1e-6
-        slope[where] = (loss(THETA + step) - loss(THETA - step)) / 2e-6
+        return learner.logits(state, query), learner.scores(state, many)[0], new
+
+    with jax.enable_x64(True):
+        z, scores, new = jax.device_get(quick_jit(computed)())
+    np.testing.assert_allclose(z, logits(THETA), rtol=1e-12)
+    np.testing.assert_array_equal(np.argsort(-scores), np.argsort(-logits(THETA)))
     # with 1 - weight in the unit of eta: a step of eta / tau in rows that are divided by tau
-    np.testing.assert_allclose(new.theta, THETA - eta * slope, atol=1e-9)
+    np.testing.assert_allclose(new.theta, THETA - eta * slope(loss, THETA), atol=1e-9)
     p = softmax(logits(THETA) + strength * np.log(mean))
     expected = np.where(available, mean + (5 * p - mean) / 31, mean)
     np.testing.assert_allclose(new.extra[2].mean, expected, rtol=1e-12)

@@ -49,15 +49,15 @@ def test_the_tool_with_the_largest_mean_plus_bonus_is_shown():
     learner, h = logistic_ucb(**SETTINGS), 10 ** rng.uniform(-1, 2, size=(30, 6))
     best = []
     with jax.enable_x64(True):
-        state = learner.init(jnp.asarray(world.theta))._replace(extra=jnp.asarray(1 / h))
+        state = quick_jit(learner.init)(world.theta)._replace(extra=1 / h)
+        act, chances = quick_jit(learner.act), quick_jit(learner.probabilities)
         for query in world.queries:
             means = world.theta @ query / TAU
             upper = means + ALPHA * np.sqrt((query**2 / h).sum(axis=1))
             best.append((upper.argmax(), means.argmax()))
-            slate = learner.act(state, jnp.asarray(query), jax.random.key(0))
+            slate = act(state, query, jax.random.key(0))
             assert (slate.items[0], slate.propensity[0]) == (best[-1][0], 1)
-            probabilities = learner.probabilities(state, jnp.asarray(query))
-            np.testing.assert_array_equal(probabilities, np.arange(30) == best[-1][0])
+            np.testing.assert_array_equal(chances(state, query), np.arange(30) == best[-1][0])
     assert sum(a != b for a, b in best) >= 3
 
 
