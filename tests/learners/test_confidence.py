@@ -8,7 +8,6 @@ from jax import lax
 from scipy.special import expit, softmax
 
 import jaxret as jr
-from jaxret.environments.feedback import censored_by_success
 from jaxret.learners.confidence import is_calibrated
 from jaxret.learners.mixture import mixture
 from jaxret.learners.recalibration import FORGET, TRUST, first_recalibration, learn, recalibrate
@@ -183,13 +182,6 @@ def test_wrappers_keep_the_confidence(half_right):
         assert (p[:, ~available] == 0).all()
         assert ((p[:, available] > 0) & (p[:, available] < 1)).all()
     assert all(map(is_calibrated, learners))
-
-
-def test_rounds_without_feedback_do_not_calibrate(half_right):
-    """In the blocked form; `check_learner` tests updates one by one."""
-    none = jr.Environment(censoring=censored_by_success(after_success=1.0, after_failure=1.0))
-    run = jr.simulate(EXPERTS, half_right, environment=none, form="blocked")
-    np.testing.assert_array_equal(run.states.extra.outer.line, [[1.0, 1.0, 0.0]])
 
 
 def test_an_oracle_stays_as_it_is_where_no_tool_is_right(half_right):

@@ -128,10 +128,10 @@ def test_with_binary_rewards_the_exponential_of_the_bound_is_a_martingale(
     assert 0.9 < grows < 1  # strict for rewards between 0 and 1
 
 
-def test_the_bound_starts_at_half_of_the_budget_and_agreement_costs_nothing():
-    guard = jr.guarded(contrarian(), 80.0)
+def test_the_bound_starts_at_half_of_the_budget_and_agreement_costs_nothing(guards):
+    guard = guards[60.0]
     state = compiled(guard.init)(np.eye(3, dtype=np.float32))
-    np.testing.assert_allclose(state.extra.bound, 40, rtol=1e-6)
+    np.testing.assert_allclose(state.extra.bound, 30, rtol=1e-6)
     for reward in (0.0, 1.0):
         assert bound_after(guard, state, QUERY, 0, 1.0, reward) == 0
 
@@ -181,22 +181,16 @@ def test_a_harmful_learner_is_stopped_for_good():
     np.testing.assert_allclose(run.states.extra.bound[0], by_hand, rtol=1e-4)
 
 
-def test_a_stopped_learner_is_not_restarted_by_late_feedback():
+def test_a_stopped_learner_is_not_restarted_by_late_feedback(guards):
     """Late feedback on a success of the learner moves the bound back below the budget."""
-    guard = jr.guarded(contrarian(), 40)
+    guard = guards[60.0]
+    state = compiled(guard.init)(np.eye(3, dtype=np.float32))
+    gone = state.extra._replace(bound=np.float32(60.5), stopped=np.asarray(True))
     late, success = Choice(np.int32(2), np.float32(0.8)), Feedback(np.float32(1))
-
-    @quick_jit
-    def learnt():
-        state = guard.init(jnp.eye(3))
-        gone = state.extra._replace(bound=jnp.asarray(40.5), stopped=jnp.asarray(True))
-        after = guard.update(state._replace(extra=gone), QUERY, late, success)
-        return after.extra, guard.probabilities(after, QUERY)
-
-    after, probabilities = learnt()
-    assert after.bound == 39.5
-    assert after.stopped
-    assert probabilities[0] == 1
+    after = compiled(guard.update)(state._replace(extra=gone), QUERY, late, success)
+    assert after.extra.bound == 59.5
+    assert after.extra.stopped
+    assert compiled(guard.probabilities)(after, QUERY)[0] == 1
 
 
 def test_a_helpful_learner_stays_and_loses_a_share_of_its_gain():

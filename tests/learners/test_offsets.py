@@ -70,17 +70,14 @@ def test_balance_corrects_a_hub_and_the_prior_helps_before_any_feedback(static):
     assert both > max(balanced, lexical) + 0.02
 
 
-def test_the_preset_has_the_weight_and_the_strength_that_are_given(hub, static):
-    balanced = jr.with_balance(jr.frozen(tau=0.1))
-    for setting, wrapped in {(0.0, 1.0): balanced, (0.35, 1.0): jr.with_lexical(balanced)}.items():
-        run = jr.simulate(wrapped, hub)
-        np.testing.assert_array_equal(run.trace.item, static[setting].trace.item)
-
-
-def test_a_grid_varies_the_weights_in_one_program(hub, static):
+def test_presets_wrappers_and_grids_have_the_weights_and_strengths_that_are_given(hub, static):
     grid = jr.grid(jr.hybrid, tau=[0.1], lexical=[0.0, 0.35], balance=[0.0, 1.0])
-    for run, alone in zip(jr.sweep(grid, hub, seeds=1).runs, static.values(), strict=True):
-        np.testing.assert_array_equal(run.trace.item, alone.trace.item)
+    runs = dict(zip(static, jr.sweep(grid, hub, seeds=1).runs, strict=True))
+    balanced = jr.with_balance(jr.frozen(tau=0.1))
+    wrapped = {(0.0, 1.0): balanced, (0.35, 1.0): jr.with_lexical(balanced)}
+    found = [*runs.items(), *((key, jr.simulate(one, hub)) for key, one in wrapped.items())]
+    for setting, run in found:
+        np.testing.assert_array_equal(run.trace.item, static[setting].trace.item)
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +108,12 @@ def test_a_mixture_ranks_by_the_scores_of_experts_with_their_priors(hub, run):
 
 
 def test_usage_counts_the_rounds_with_feedback_alone(hub):
-    """In the blocked form; `check_learner` compares it with the scan."""
+    """In the blocked form, of a mixture on eight devices; `check_learner` compares with the scan."""
     missing = Environment(censoring=censored_by_success(after_success=0.5, after_failure=0.2))
     static = mixture([jr.grid(jr.hybrid, tau=[0.1], lexical=[0.35], balance=[1.0])])
-    for learner in (jr.hybrid(tau=0.1, balance=1.0), static):
-        run = jr.simulate(learner, hub, rounds=100, form="blocked", environment=missing)
+    for learner, how in ((jr.hybrid(tau=0.1, balance=1.0), {}), (static, {"devices": 8})):
+        run = jr.simulate(learner, hub, rounds=100, environment=missing, **how)
+        assert run.form == ("mesh of 8 devices" if how else "blocked")
         extra = run.states.extra
         usage = extra.rows[0].extra[2] if learner is static else extra[2]
         observed = (~np.isnan(run.trace.reward)).sum()

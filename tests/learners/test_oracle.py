@@ -77,12 +77,11 @@ def test_a_round_without_a_right_item_is_not_replayed(task):
     replayed = jr.with_labels(with_experience_replay(jr.greedy(tau=TAU, eta=ETA), per_round=1))
     choice = Choice(jnp.int32(3), jnp.float32(1))
     none = Feedback(jnp.float32(0), labels=jnp.asarray([-1]))
-    learnt = quick_jit(
-        lambda theta, query: [
-            one.update(one.init(theta), query, choice, none).theta for one in (alone, replayed)
-        ]
-    )
-    np.testing.assert_allclose(*learnt(task.theta, task.queries[0]), atol=1e-7)
+
+    def learnt(one):
+        return one.update(one.init(task.theta), task.queries[0], choice, none).theta
+
+    np.testing.assert_allclose(*quick_jit(lambda: (learnt(alone), learnt(replayed)))(), atol=1e-7)
 
 
 def test_the_oracle_is_better_than_the_rule_of_its_form(task):

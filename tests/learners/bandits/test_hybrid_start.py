@@ -16,7 +16,7 @@ from jaxret.rules import offsets
 from jaxret.testing import quick_jit
 from jaxret.types import Choice, Feedback, Prior, Query
 from tests.learners.bandits.rounds import TWINS, compute, make_rounds, taught
-from tests.problems import make_hub
+from tests.problems import make_hub, slope
 from tests.slow import slowly
 
 NAMES = bandits.__all__
@@ -93,10 +93,9 @@ def test_without_learning_it_shows_and_counts_what_static_hybrid_retrieval_does(
 ):
     """Give it the rewards of static retrieval, which are its own while both show the same."""
     learner = hybrid(name, **AT_REST[name])
-    few = hub.select(static.order[0])
+    few, reward, t = hub.select(static.order[0]), static.trace.reward[0], np.arange(200)
     queries = query_for(learner, jnp.asarray(few.queries), few.prior)
-    reward, t = static.trace.reward[0], np.arange(200)[:, None]
-    there = (changing.arrives <= t) & (t < changing.leaves)
+    there = (changing.arrives <= t[:, None]) & (t[:, None] < changing.leaves)
 
     def one(state, line):
         query, available, key, reward, seen = line
@@ -106,7 +105,7 @@ def test_without_learning_it_shows_and_counts_what_static_hybrid_retrieval_does(
 
     @quick_jit
     def run(theta):
-        keys = jax.random.split(jax.random.key(0), 200)
+        keys = jax.vmap(jax.random.key)(t)
         lines = queries, there, keys, np.nan_to_num(reward), ~np.isnan(reward)
         return jax.lax.scan(one, learner.init(theta), lines)
 
@@ -284,19 +283,14 @@ def test_soba_treats_the_offset_as_a_feature_whose_weight_is_certain(rounds):
     assert 3 < sum(learnt) < len(learnt)
 
 
-def moved(theta, q, item, y, added, tau, eta, step=1e-6):
+def moved(theta, q, item, y, added, tau, eta):
     """Descend on -ln P(y | item) of the softmax of theta q / tau + added, back to the sphere."""
 
     def loss(rows):
         p = np.exp(log_softmax(rows @ q / tau + added)[item])
         return -y * np.log(p) - (1 - y) * np.log(1 - p)
 
-    grad = np.zeros_like(theta)
-    for where in np.ndindex(theta.shape):
-        way = np.zeros_like(theta)
-        way[where] = step
-        grad[where] = (loss(theta + way) - loss(theta - way)) / (2 * step)
-    new = theta - eta * grad
+    new = theta - eta * slope(loss, theta)
     return new / np.linalg.norm(new, axis=1, keepdims=True)
 
 
