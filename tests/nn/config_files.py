@@ -8,7 +8,6 @@ SIZES = {
     "intermediate_size": 20,
 }
 BERT = SIZES | {
-    "num_hidden_layers": 11,  # from eleven on, alphabetical order of layers is wrong
     "max_position_embeddings": 9,
     "type_vocab_size": 2,
     "layer_norm_eps": 1e-12,

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,15 +16,29 @@ from tests.nn.config_files import DEBERTA
 from tests.tiny import method, weights
 
 CONFIG = DebertaConfig.from_json(DEBERTA)
-SHALLOW = replace(CONFIG, layers=1)
+SHALLOW = Deberta.functions(replace(CONFIG, layers=1))
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 50, (4, 15)).astype(np.int32)
 MASK = np.arange(15) < np.array([[15], [3], [1], [9]])
 NETWORK = Deberta.functions(CONFIG)
-APPLY = jax.jit(NETWORK.apply)
-BACKBONE = Backbone(CONFIG, Deberta, KEYS, "deberta.")
+COMPILED = jax.jit(NETWORK.apply)
 ORDER = np.broadcast_to(np.arange(15, dtype=np.int32), IDS.shape)
-POSITIONED = method(BACKBONE, lambda net, ids, mask, at: net.run(net.embed(ids, at), mask, at))
+
+
+def at_positions(config):
+    backbone = Backbone(config, Deberta, KEYS, "deberta.")
+    return method(backbone, lambda net, ids, mask, at: net.run(net.embed(ids, at), mask, at))
+
+
+PLACED = at_positions(CONFIG)
+
+
+def APPLY(*args):
+    return np.asarray(COMPILED(*args))
+
+
+def POSITIONED(*args):
+    return np.asarray(PLACED(*args))
 
 
 @pytest.fixture(scope="module")
@@ -113,18 +126,14 @@ def test_tokens_permuted_with_their_positions_give_permuted_hidden_states(params
     permutations = np.stack([RNG.permutation(15) for _ in range(4)])
     moved = np.take_along_axis(IDS, permutations, 1), np.take_along_axis(MASK, permutations, 1)
     got = POSITIONED(params, *moved, permutations.astype(np.int32))
-    want = np.take_along_axis(np.asarray(APPLY(params, IDS, MASK)), permutations[..., None], 1)
+    want = np.take_along_axis(APPLY(params, IDS, MASK), permutations[..., None], 1)
     np.testing.assert_allclose(got[moved[1]], want[moved[1]], atol=1e-5)
 
 
 def test_tokens_may_share_a_position(params):
-    ids, mask = IDS[:1, :6], np.ones((1, 6), bool)
-    shared = np.array([[0, 1, 2, 3, 3, 3]], np.int32)
-    swapped = [0, 1, 2, 5, 3, 4]
-    got = POSITIONED(params, ids[:, swapped], mask, shared)
-    np.testing.assert_allclose(
-        got, POSITIONED(params, ids, mask, shared)[:, np.array(swapped)], atol=1e-5
-    )
+    shared, swapped = np.minimum(ORDER, 12), np.array([*range(12), 14, 12, 13])
+    got = POSITIONED(params, IDS[:, swapped], MASK, shared)[0]  # the text without padding
+    np.testing.assert_allclose(got, POSITIONED(params, IDS, MASK, shared)[0, swapped], atol=1e-5)
 
 
 def test_positions_farther_apart_than_the_sequence_is_long_give_nan(params):
@@ -134,15 +143,17 @@ def test_positions_farther_apart_than_the_sequence_is_long_give_nan(params):
 
 
 def test_gradients_are_the_same_by_explicit_positions(params):
+    shallow = params | {"blocks": {"0": params["blocks"]["0"]}}
+    placed = at_positions(replace(CONFIG, layers=1))
     counted = RNG.standard_normal((4, 15, 12)).astype(np.float32) * MASK[..., None]
 
     @jax.jit
     def gradients(params):
-        none = jax.grad(lambda p: (NETWORK.apply(p, IDS, MASK) * counted).sum())(params)
-        return none, jax.grad(lambda p: (POSITIONED(p, IDS, MASK, ORDER) * counted).sum())(params)
+        none = jax.grad(lambda p: (SHALLOW.apply(p, IDS, MASK) * counted).sum())(params)
+        return none, jax.grad(lambda p: (placed(p, IDS, MASK, ORDER) * counted).sum())(params)
 
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4), *gradients(params)
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4), *gradients(shallow)
     )
 
 
@@ -152,22 +163,12 @@ def test_a_text_may_be_longer_than_the_last_distance(params):
     np.testing.assert_allclose(got[0], forward_by_hand(params, ids[0]), atol=1e-5)
 
 
-def test_bfloat16_is_near_float32(params):
-    got = jax.jit(Deberta.functions(CONFIG, Compute(dtype="bfloat16")).apply)(params, IDS, MASK)
-    assert got.dtype == jnp.float32
-    want = APPLY(params, IDS, MASK)
-    distance = np.abs(np.asarray(got - want)[MASK])
-    assert 0 < distance.mean() < 0.02 * np.abs(np.asarray(want)[MASK]).mean()
-
-
-def test_dropout_needs_a_key_and_differs_between_keys(params):
+def test_dropout_differs_between_keys(params):
     shallow = params | {"blocks": {"0": params["blocks"]["0"]}}
-    dropping = jax.jit(Deberta.functions(SHALLOW, Compute(dropout=0.2)).apply)
-    want = jax.jit(Deberta.functions(SHALLOW).apply)(shallow, IDS, MASK)[MASK]
-    np.testing.assert_array_equal(dropping(shallow, IDS, MASK)[MASK], want)
+    dropping = jax.jit(Deberta.functions(replace(CONFIG, layers=1), Compute(dropout=0.2)).apply)
     first, again, second = (
-        dropping(shallow, IDS, MASK, key=jax.random.key(seed))[MASK] for seed in (0, 0, 1)
+        np.asarray(dropping(shallow, IDS, MASK, key=jax.random.key(seed)))[MASK]
+        for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first, again)
-    assert np.abs(first - want).mean() > 0.01
     assert np.abs(first - second).mean() > 0.01

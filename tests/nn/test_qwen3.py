@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 from safetensors.numpy import save_file
 
 from jaxret.nn import qwen3
-from jaxret.nn.backbone import Backbone, read_backbone
+from jaxret.nn.backbone import Backbone, read_backbone, shallow
 from jaxret.nn.layers import last_pool
 from jaxret.nn.placement import device_bytes, memory_report, placed
 from jaxret.nn.qwen3 import angles, turn
@@ -70,17 +70,17 @@ def forward_by_hand(params, ids):
 
 
 def test_hidden_states_equal_a_forward_pass_by_hand_for_padding_on_either_side():
-    got = APPLY(PARAMS, IDS, MASK)
+    got = np.asarray(APPLY(PARAMS, IDS, MASK))
     for text, there in enumerate(MASK):
         want = forward_by_hand(PARAMS, IDS[text, there])
         np.testing.assert_allclose(got[text, there], want, atol=2e-5)
     other = np.where(MASK, IDS, (IDS + 7) % 40)
-    np.testing.assert_array_equal(got[MASK], APPLY(PARAMS, other, MASK)[MASK])
+    np.testing.assert_array_equal(got[MASK], np.asarray(APPLY(PARAMS, other, MASK))[MASK])
 
 
 def test_a_later_token_changes_no_earlier_state():
     whole = np.ones_like(MASK)
-    base = APPLY(PARAMS, IDS, whole)
+    base = np.asarray(APPLY(PARAMS, IDS, whole))
     for place in range(7):
         other = IDS.copy()
         other[:, place] = (other[:, place] + 1) % 40
@@ -92,33 +92,40 @@ def test_a_later_token_changes_no_earlier_state():
 def test_texts_and_rows_without_a_token_are_finite_and_so_are_gradients():
     mask = np.array([[False] * 7, [False] * 6 + [True]])
 
+    one, params = shallow(backbone(), PARAMS, 1)
+    network = one.network()
+
     def loss(params):
-        hidden = NETWORK.apply(params, IDS[:2], mask)
+        hidden = network.apply(params, IDS[:2], mask)
         return (hidden**2).sum(), hidden  # includes padding, the worst case
 
-    (_, hidden), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(PARAMS)
+    gradient, hidden = jax.jit(jax.grad(loss, has_aux=True))(params)
     assert np.isfinite(hidden).all()
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
 def test_rotary_products_depend_only_on_the_distance():
-    q, k = (jnp.asarray(RNG.standard_normal((1, 1, 1, 8)), jnp.float32) for _ in range(2))
+    q, k = RNG.standard_normal((2, 1, 1, 1, 8)).astype(np.float32)
+    places = np.array([[9, 4], [1005, 1000], [5, 0], [0, 5]])[..., None, None]
 
-    def product(i, j):
-        at = (angles(jnp.array([[place]]), 8, 1e4) for place in (i, j))
-        return (turn(q, next(at)) * turn(k, next(at))).sum()
+    @jax.jit
+    @jax.vmap
+    def products(at):
+        return (turn(q, angles(at[0], 8, 1e4)) * turn(k, angles(at[1], 8, 1e4))).sum()
 
-    np.testing.assert_allclose(product(9, 4), product(1005, 1000), atol=1e-3)
-    np.testing.assert_allclose(product(5, 0), product(9, 4), atol=1e-5)
-    assert abs(product(5, 0) - product(0, 5)) > 1e-2  # the sign of the distance matters
-    unit = turn(jnp.array([[[[1.0, 0.0]]]]), angles(jnp.array([[2]]), 2, 1e6))[0, 0, 0]
-    np.testing.assert_allclose(unit, [np.cos(2), np.sin(2)], atol=1e-6)  # an angle of two radians
+    near, far, first, back = np.asarray(products(places))
+    np.testing.assert_allclose(near, far, atol=1e-3)
+    np.testing.assert_allclose(first, near, atol=1e-5)
+    assert abs(first - back) > 1e-2  # the sign of the distance matters
+    unit = np.float32([1, 0]).reshape(1, 1, 1, 2)
+    turned = jax.jit(lambda at: turn(unit, angles(at, 2, 1e6)))(np.array([[2]]))
+    np.testing.assert_allclose(np.ravel(turned), [np.cos(2), np.sin(2)], atol=1e-6)  # two radians
 
 
 def test_the_last_token_is_that_of_the_mask():
-    hidden = jnp.arange(35.0).reshape(5, 7, 1) + jnp.zeros((1, 1, 3))
+    hidden = np.tile(np.arange(35.0).reshape(5, 7, 1), 3)
     want = np.arange(5) * 7 + END[:, 0] - 1
-    np.testing.assert_array_equal(last_pool(hidden, jnp.asarray(MASK))[:, 1], want)
+    np.testing.assert_array_equal(np.asarray(jax.jit(last_pool)(hidden, MASK))[:, 1], want)
 
 
 # ---- log probabilities of answers
@@ -180,18 +187,18 @@ def test_missing_heads_unknown_words_and_other_backbones_are_refused(tmp_path):
 
 @pytest.mark.parametrize("vocabulary", slowly([39, 40], {40}))  # 39 is not divisible by 8
 def test_eight_devices_compute_what_one_does(vocabulary):
-    decoder = backbone(vocab_size=vocabulary)
-    table = PARAMS["word"]["embedding"][:vocabulary]
-    params = {"backbone": PARAMS | {"word": {"embedding": table}}}
+    decoder, params = shallow(backbone(vocab_size=vocabulary), PARAMS, 1)
+    table = np.asarray(PARAMS["word"]["embedding"])[:vocabulary]
+    params = {"backbone": params | {"word": {"embedding": table}}}
     mesh = sharding.make_mesh(model=8)
     rules = qwen3.tensor_parallel(decoder.config, mesh)
     spread = sharding.place(params, mesh, sharding.by_path(params, rules))
-    ids, network = jnp.asarray(IDS % vocabulary), token_classifier(decoder, [3, 4])
+    ids, network = IDS % vocabulary, token_classifier(decoder, [3, 4])
     run = jax.jit(jax.value_and_grad(lambda params: network.apply(params, ids, MASK).sum()))
     want, got = run(params), run(spread)
     np.testing.assert_allclose(got[0], want[0], atol=1e-5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), got[1], want[1])
-    kernel = spread["backbone"]["blocks"]["1"]["down"]["kernel"]
+    kernel = spread["backbone"]["blocks"]["0"]["down"]["kernel"]
     assert {shard.data.shape for shard in kernel.addressable_shards} == {(4, 24)}
 
 
@@ -212,7 +219,7 @@ def test_memory_is_what_the_shards_really_take_and_is_known_before(tmp_path):
     assert f"{count:,} parameters in bfloat16: {2 * count / 1000:.3g} kB" in memory_report(shapes)
     assert "on each of 4 devices" in memory_report(shapes)
     assert "on one device" in memory_report(decoder.shapes())
-    want = PARAMS["blocks"]["1"]["up"]["kernel"].astype(jnp.bfloat16)
+    want = np.asarray(PARAMS["blocks"]["1"]["up"]["kernel"]).astype(jnp.bfloat16)
     np.testing.assert_array_equal(params["blocks"]["1"]["up"]["kernel"], want)
 
 

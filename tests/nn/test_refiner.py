@@ -1,5 +1,6 @@
 """ToolRefiner's network: the inputs on which its logits depend, and the irrelevant ones."""
 
+from dataclasses import replace
 from typing import get_args
 
 import jax
@@ -12,6 +13,10 @@ from jaxret.nn.refiner import STARTS, Places, positions, refiner
 from tests.tiny import BACKBONES, NAMES, method, weights
 
 PLACES = get_args(Places)
+#: One block is enough for what is before and after the blocks, and compiles faster.
+SHALLOW = {
+    name: each._replace(config=replace(each.config, layers=1)) for name, each in BACKBONES.items()
+}
 RNG = np.random.default_rng(0)
 LENGTHS = (7, 12, 16)
 TEXTS = [RNG.integers(4, 24, length) for length in LENGTHS]
@@ -28,18 +33,29 @@ def padded(length):
 
 @pytest.fixture(scope="module", params=NAMES)
 def networks(request):
-    """Return parameters, and the compiled network for each kind of positions."""
-    made = {places: refiner(BACKBONES[request.param], 5, places=places) for places in PLACES}
+    """Return a backbone, parameters, and the compiled network for each kind of positions."""
+    backbone = SHALLOW[request.param]
+    made = {places: refiner(backbone, 5, places=places) for places in PLACES}
     params = weights(made["shared"].shapes())
-    return params, {places: jax.jit(network.apply) for places, network in made.items()}
+    return backbone, params, {places: called(network) for places, network in made.items()}
+
+
+def called(network):
+    apply = jax.jit(network.apply)
+    return lambda *args: np.asarray(apply(*args))
 
 
 @pytest.mark.parametrize("places", PLACES)
 def test_only_the_reference_sees_how_the_batch_was_padded(networks, places):
-    params, apply = networks[0], networks[1][places]
-    short, long = (apply(params, *padded(length), TOOLS, THERE) for length in (16, 32))
+    """Texts are padded to another length, and candidates that are not there are added."""
+    params, apply = networks[1], networks[2][places]
+    short = apply(params, *padded(16), TOOLS, THERE)
     assert short.shape == (3, 6)
     assert short.dtype == jnp.float32
+    rubbish = np.where(THERE[..., None], TOOLS, 1e3 * RNG.standard_normal(TOOLS.shape))
+    more = np.concatenate([rubbish, 7 * TOOLS[:, :4]], axis=1).astype(np.float32)
+    there = np.pad(THERE, ((0, 0), (0, 4)))
+    long = apply(params, *padded(32), more, there)[:, :6]
     if places == "reference":
         assert np.abs(short - long)[THERE].max() > 1e-3
     else:
@@ -48,7 +64,7 @@ def test_only_the_reference_sees_how_the_batch_was_padded(networks, places):
 
 @pytest.mark.parametrize("places", PLACES)
 def test_only_shared_places_hide_the_order_of_the_candidates(networks, places):
-    params, apply = networks[0], networks[1][places]
+    params, apply = networks[1], networks[2][places]
     order, there = np.array([3, 0, 5, 1, 4, 2]), np.ones((3, 6), bool)
     straight = apply(params, *padded(16), TOOLS, there)[:, order]
     permuted = apply(params, *padded(16), TOOLS[:, order], there)
@@ -58,20 +74,9 @@ def test_only_shared_places_hide_the_order_of_the_candidates(networks, places):
         assert np.abs(permuted - straight).max(axis=1).min() > 1e-3
 
 
-@pytest.mark.parametrize("places", ["shared", "rank"])
-def test_candidates_that_are_not_there_change_nothing_however_many(networks, places):
-    params, apply = networks[0], networks[1][places]
-    alone = apply(params, *padded(16), TOOLS, THERE)
-    rubbish = np.where(THERE[..., None], TOOLS, 1e3 * RNG.standard_normal(TOOLS.shape))
-    more = np.concatenate([rubbish, 7 * TOOLS[:, :4]], axis=1).astype(np.float32)
-    there = np.pad(THERE, ((0, 0), (0, 4)))
-    got = apply(params, *padded(16), more, there)
-    np.testing.assert_allclose(got[:, :6][THERE], alone[THERE], atol=1e-5)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_candidates_that_are_not_there_are_not_in_the_gradient(name):
-    network = refiner(BACKBONES[name], 5)
+    network = refiner(SHALLOW[name], 5)
     params, counted = weights(network.shapes()), RNG.standard_normal((3, 6)) * THERE
 
     @jax.jit
@@ -81,20 +86,17 @@ def test_candidates_that_are_not_there_are_not_in_the_gradient(name):
         return (network.apply(params, *padded(16), tools, THERE) * counted).sum()
 
     rubbish = np.where(THERE[..., None], TOOLS, 1e3).astype(np.float32)
-    (ours, tools), (theirs, _) = gradient((params, TOOLS)), gradient((params, rubbish))
+    pair = gradient((params, TOOLS)), gradient((params, rubbish))
+    (ours, tools), (theirs, _) = jax.device_get(pair)
     assert np.abs(tools[THERE]).min(axis=0).max() > 0
     np.testing.assert_array_equal(tools[~THERE], 0)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("places", ["shared", "rank"])
-def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
+def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(networks):
     """Assemble the sequence by hand for one query without padding."""
-    network = refiner(BACKBONES[name], 5, places=places)
-    params = weights(network.shapes())
-    at = {"shared": [7, 7, 7], "rank": [7, 8, 9]}[places]
+    backbone, params, apply = networks
 
     def call(backbone, ids, projected, at):
         words = jnp.arange(7)[None]
@@ -103,18 +105,19 @@ def test_a_query_is_its_tokens_then_its_tools_through_the_blocks(name, places):
 
     projection, score = jax.device_get((params["projection"], params["score"]))
     projected = TOOLS[:1, :3] @ projection["kernel"] + projection["bias"]
-    run = method(BACKBONES[name], call)
-    hidden = run(params["backbone"], TEXTS[0][None], projected, np.array([at]))
-    want = (np.asarray(hidden)[0, 7:] @ score["kernel"] + score["bias"])[:, 0]
-    three = np.arange(6) < 3
-    got = jax.jit(network.apply)(params, *(x[:1] for x in padded(16)), TOOLS[:1], three[None])
-    np.testing.assert_allclose(got[0, :3], want, atol=1e-5)
+    run, three = method(backbone, call), np.tile(np.arange(6) < 3, (3, 1))
+    for places, at in {"shared": [7, 7, 7], "rank": [7, 8, 9]}.items():
+        hidden = run(params["backbone"], TEXTS[0][None], projected, np.array([at]))
+        want = (np.asarray(hidden)[0, 7:] @ score["kernel"] + score["bias"])[:, 0]
+        got = apply[places](params, *padded(16), TOOLS, three)
+        np.testing.assert_allclose(got[0, :3], want, atol=1e-5)
 
 
 def test_both_initial_projections_scale_vectors_equally_and_identity_keeps_directions():
-    kernels = {
-        name: np.asarray(STARTS[name](jax.random.key(0), (200, 64), jnp.float32)) for name in STARTS
-    }
+    sample = jax.jit(
+        lambda key: {name: STARTS[name](key, (200, 64), jnp.float32) for name in STARTS}
+    )
+    kernels = jax.device_get(sample(jax.random.key(0)))
     for kernel in kernels.values():
         lengths = np.linalg.norm(kernel[:64], axis=1)  # lengths of mapped unit vectors
         np.testing.assert_allclose(lengths, 0.2 * 64**0.5, rtol=0.5)
@@ -133,22 +136,22 @@ def test_both_initial_projections_scale_vectors_equally_and_identity_keeps_direc
     ],
 )
 def test_positions_are_those_by_hand(places, words, tools):
-    mask = jnp.asarray(np.arange(4) < np.array([[2], [4]]))
-    found = positions(mask, 3, places)
+    mask = np.arange(4) < np.array([[2], [4]])
+    found = jax.jit(positions, static_argnums=(1, 2))(mask, 3, places)
     np.testing.assert_array_equal(found[0], words)
     np.testing.assert_array_equal(found[1], tools)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_bfloat16_keeps_float32_parameters_and_logits(name):
-    network = refiner(BACKBONES[name], 5, compute=Compute(dtype="bfloat16", remat=True))
+    network = refiner(SHALLOW[name], 5, compute=Compute(dtype="bfloat16", remat=True))
     assert {leaf.dtype for leaf in jax.tree.leaves(network.shapes())} == {jnp.dtype("float32")}
     got = jax.eval_shape(network.apply, network.shapes(), *padded(16), TOOLS, THERE)
     assert (got.shape, got.dtype) == ((3, 6), jnp.float32)
 
 
 def test_more_candidates_than_positions_are_refused():
-    network = refiner(BACKBONES["bert"], 5)
+    network = refiner(SHALLOW["bert"], 5)
     tools = np.ones((3, 36, 5), np.float32)
     with pytest.raises(ValueError, match=r"may have 48 positions \(max_positions\), got 52"):
         jax.eval_shape(network.apply, network.shapes(), *padded(16), tools, tools[..., 0] > 0)
