@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
@@ -33,15 +34,15 @@ def test_an_allowed_set_is_drawn_and_learnt_as_if_the_other_tools_were_absent(sm
     task = small(items=6)
     index, absent = jr.Index(learner, task), jr.Index(learner, only_allowed(task))
     allowed = [task.ids[i] for i in ALLOWED]
-    first = set()
+    first, probabilities = set(), jax.jit(learner.probabilities)
     for n in range(25):
         query = task.queries[n]
         ticket, expected = index.search(query, k=2, allowed=allowed), absent.search(query, k=2)
         assert ticket[:4] == expected[:4]
-        own = learner.probabilities(absent.state, query)  # the enumeration over all tools
-        chosen = float(np.asarray(own)[task.ids.index(ticket.ids[0])])
+        own = np.asarray(probabilities(absent.state, query))  # the enumeration over all tools
+        chosen = float(own[task.ids.index(ticket.ids[0])])
         assert ticket.propensities[0] == pytest.approx(chosen, rel=1e-5)
-        assert np.asarray(own)[ALLOWED].sum() == pytest.approx(1, rel=1e-5)
+        assert own[ALLOWED].sum() == pytest.approx(1, rel=1e-5)
         for one, its in ((index, ticket), (absent, expected)):
             one.feedback(its, worked=n % 2, item=its.ids[n % 3 % 2])
         first.add(ticket.ids[0])

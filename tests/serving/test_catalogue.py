@@ -6,8 +6,7 @@ import pytest
 
 import jaxret as jr
 from tests import tiny
-from tests.serving.indices import LEARNERS, SETTINGS, leaves, lived, same
-from tests.slow import slowly
+from tests.serving.indices import SETTINGS, leaves, lived, same
 
 
 def test_late_feedback_is_learnt_unless_the_tool_was_removed(task):
@@ -28,27 +27,6 @@ def test_late_feedback_is_learnt_unless_the_tool_was_removed(task):
     assert moved(lambda index, tool: index.remove([tool])) == 0
     assert moved(lambda index, tool: index.add(["new"], [task.theta[0]])) > 1e-4
     assert moved(come_back) > 1e-4
-
-
-@pytest.mark.parametrize("name", slowly(LEARNERS, {"greedy", "mapped", "row_steps"}))
-def test_growing_keeps_all_that_is_learnt(small, name):
-    """Every array with the old number of rows keeps its entries and gains rows."""
-    task, fresh = small(), small(items=40, seed=7).theta
-    index = lived(jr.Index(LEARNERS[name], task), task)
-    before = leaves(index)
-    index.add([f"new_{n}" for n in range(20)], fresh[:20])
-    after = leaves(index)
-    grown = 0
-    for old, new in zip(before, after, strict=True):
-        corner = new[tuple(slice(0, n) for n in old.shape)]
-        np.testing.assert_array_equal(corner, old)
-        grown += old.shape != new.shape
-    assert grown >= 2  # at least theta and available
-    assert (len(index), len(index.ids)) == (32, 32)
-    start = jr.Index(LEARNERS[name], task).learner.init(jnp.asarray(fresh[:20])).theta
-    np.testing.assert_allclose(np.asarray(index.state.theta)[12:32], start, atol=1e-6)
-    lived(index, task)
-    assert all(np.isfinite(leaf).all() for leaf in leaves(index))
 
 
 def test_an_index_that_grew_does_what_one_that_was_large_does(small):

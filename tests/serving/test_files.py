@@ -8,10 +8,15 @@ import pytest
 
 import jaxret as jr
 from tests.serving.indices import LEARNERS, SETTINGS, leaves, lived, same
+from tests.slow import slowly
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_a_saved_index_continues_bit_for_bit(task, tmp_path, name):
+@pytest.mark.parametrize("name", slowly(LEARNERS, {"mapped", "row_steps"}))
+def test_a_saved_index_continues_bit_for_bit_and_growing_keeps_all_that_is_learnt(
+    task, small, tmp_path, name
+):
+    """As it grows, every array with the old number of rows keeps its entries and gains rows."""
+    new, grown = small(items=20, seed=7).theta, 0
     index = lived(jr.Index(LEARNERS[name], task), task)
     index.remove(["tool_2"])
     waiting = [index.search(task.queries[n], k=2) for n in (3, 4)]
@@ -21,8 +26,17 @@ def test_a_saved_index_continues_bit_for_bit(task, tmp_path, name):
     same(leaves(other), leaves(index))
     for one in (index, other):
         one.feedback(waiting[1], worked=1, item=waiting[1].ids[1])
-        one.add(["new"], [task.theta[2]])
+        before = leaves(one)
+        one.add([f"new_{n}" for n in range(20)], new)
+        for old, larger in zip(before, leaves(one), strict=True):
+            corner = larger[tuple(slice(0, n) for n in old.shape)]
+            np.testing.assert_array_equal(corner, old)
+            grown += old.shape != larger.shape
+        np.testing.assert_allclose(np.asarray(one.state.theta)[12:32], new, atol=1e-6)
+        assert (len(one), len(one.ids)) == (31, 31)
         lived(one, task)
+        assert all(np.isfinite(leaf).all() for leaf in leaves(one))
+    assert grown >= 4  # at least theta and available, twice
     same(leaves(other), leaves(index))
     assert index.search(task.queries[0], k=12) == other.search(task.queries[0], k=12)
     other.save(tmp_path / "index")  # replaces the first index

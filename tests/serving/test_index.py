@@ -4,6 +4,7 @@ import json
 import math
 import signal
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,8 @@ import pytest
 import jaxret as jr
 from jaxret.types import Choice, Feedback
 from tests.serving.indices import SETTINGS, leaves, same
+
+jitted = cache(jax.jit)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 6, 9])
@@ -31,7 +34,7 @@ def test_propensities_are_those_of_the_enumeration(small, learner, k):
     task = small(items=6)
     index = jr.Index(learner, task)
     query = task.queries[0]
-    probabilities = np.asarray(learner.probabilities(index.state, jnp.asarray(query)), np.float64)
+    probabilities = np.asarray(jitted(learner.probabilities)(index.state, query), np.float64)
     best_first = np.argsort(-(task.theta @ query), kind="stable")
     listed = np.zeros(6)
     for first in range(6):
@@ -56,22 +59,24 @@ def test_feedback_is_one_update_of_the_learner(task):
     ticket = index.search(task.queries[0], k=3)
     before = index.state
     index.feedback(ticket, worked=0.25, item=ticket.ids[2])
-    choice = Choice(
-        jnp.asarray(task.ids.index(ticket.ids[2]), jnp.int32), jnp.asarray(ticket.propensities[2])
-    )
-    feedback = Feedback(jnp.asarray(0.25), jnp.asarray(True))
-    after = learner.update(before, jnp.asarray(task.queries[0]), choice, feedback)
+    choice = Choice(np.int32(task.ids.index(ticket.ids[2])), np.float32(ticket.propensities[2]))
+    feedback = Feedback(np.float32(0.25), np.bool_(True))
+    after = jax.jit(learner.update)(before, task.queries[0], choice, feedback)
     np.testing.assert_allclose(index.state.theta, after.theta, atol=1e-6)
-    assert np.abs(after.theta - before.theta).max() > 1e-4
+    assert np.abs(np.asarray(after.theta) - np.asarray(before.theta)).max() > 1e-4
     assert repr(index) == "<index of orag: 12 tools, 1 answers, 0 open tickets>"
 
 
-@pytest.mark.parametrize("learner", [jr.greedy, jr.mixture, jr.centred_replayed])
+@pytest.mark.parametrize(
+    "learner",
+    [jr.greedy(), jr.mixture([jr.grid(jr.greedy, tau=[0.1, 0.5])]), jr.centred_replayed()],
+    ids=lambda learner: learner.name,
+)
 @pytest.mark.parametrize("allowed", [None, ["tool_2", "tool_3"]])
 def test_feedback_overwrites_the_state_and_nothing_else(task, learner, allowed):
     """Neither the task, whose arrays the first state could share, nor states that were read."""
     theta = jnp.array(task.theta)
-    index = jr.Index(learner(), replace(task, theta=theta))
+    index = jr.Index(learner, replace(task, theta=theta))
     before = index.state
     copies, rows = [np.array(x) for x in jax.tree.leaves(before)], index._state.theta
     places = {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(index._state)}

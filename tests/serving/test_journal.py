@@ -6,7 +6,6 @@ import pytest
 
 import jaxret as jr
 from jaxret.logs import LogWriter
-from tests.problems import make_problem
 from tests.serving.indices import SETTINGS, leaves, same
 
 
@@ -91,9 +90,7 @@ def test_an_index_without_a_log_writes_none(task, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_tool_that_came_back_is_the_same_after_a_crash(tmp_path, reset):
-    problem, _ = make_problem(items=6, width=4, queries=5, times=1)
-    task = jr.Task.from_arrays(np.asarray(problem.theta), np.eye(4), [0, 1, 2, 3])
+def test_a_tool_that_came_back_is_the_same_after_a_crash(task, tmp_path, reset):
     index = jr.Index(jr.greedy(tau=0.3, eta=0.1), task, log=tmp_path / "log.jsonl")
     index.save(tmp_path / "index")
     ticket = index.search(task.queries[0])

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -50,10 +49,9 @@ def texts():
 @pytest.mark.parametrize("learner", [jr.hybrid(), LEARNER], ids=lambda one: one.name)
 def test_a_text_is_ranked_by_vectors_and_words_as_in_a_simulation(texts, learner):
     index = jr.Index(learner, texts)
-    for row, text in enumerate(TEXTS):
-        prior = jax.tree.map(lambda x, row=row: jnp.asarray(x[row : row + 1]), texts.prior)
-        learner_query = query_for(learner, jnp.asarray(texts.queries[row : row + 1]), prior)
-        expected = np.asarray(learner.scores(index.state, learner_query))[0]
+    queries = query_for(learner, texts.queries, texts.prior)
+    scores = np.asarray(jax.jit(learner.scores)(index.state, queries))
+    for text, expected in zip(TEXTS, scores, strict=True):
         ticket = index.search(text, k=4)
         rows = [texts.ids.index(one) for one in ticket.ids]
         np.testing.assert_allclose(ticket.scores, expected[rows], rtol=1e-5)
@@ -173,12 +171,12 @@ def test_late_feedback_is_learnt_with_the_prior_of_its_own_ticket(texts, tmp_pat
     index = jr.Index(learner, texts)
     tickets = [index.search(text) for text in TEXTS]
     index.save(tmp_path)
-    state = index.state
+    state, update = index.state, jax.jit(learner.update)
     for row, ticket in [*enumerate(tickets)][::-1]:
-        prior = jax.tree.map(lambda x, row=row: jnp.asarray(x[row]), texts.prior)
-        learner_query = query_for(learner, jnp.asarray(texts.queries[row]), prior)
-        choice = Choice(jnp.asarray(int(ticket.ids[0])), jnp.asarray(ticket.propensities[0]))
-        state = learner.update(state, learner_query, choice, Feedback(jnp.asarray(1.0)))
+        prior = jax.tree.map(lambda x, row=row: x[row], texts.prior)
+        learner_query = query_for(learner, texts.queries[row], prior)
+        choice = Choice(np.int32(ticket.ids[0]), np.float32(ticket.propensities[0]))
+        state = update(state, learner_query, choice, Feedback(np.float32(1.0)))
     for one in (index, jr.Index.load(tmp_path, learner, encode)):
         for ticket in tickets[::-1]:
             one.feedback(ticket, worked=1.0)
@@ -231,10 +229,7 @@ def test_a_simulated_log_is_read_with_the_priors_of_its_task(texts, tmp_path):
     np.testing.assert_allclose(
         with_probabilities(log, learner).by_position, log.by_position, rtol=1e-4
     )
-    value = jr.off_policy(log, jr.with_exploration(jr.hybrid(lexical=0.9), 0.5))["DR"].estimate
-    alone = jr.off_policy(log, jr.with_exploration(jr.frozen(), 0.5))["DR"].estimate
-    assert value > alone + 0.1  # words show more right tools
     experts = [jr.grid(jr.hybrid, lexical=[0.9]), jr.grid(jr.frozen, tau=[0.1])]
     mixed = jr.with_exploration(mixture(experts), 0.5)
     known, unknown = (jr.off_policy(one, mixed)["DR"].estimate for one in (log, plain))
-    assert known > unknown + 0.02
+    assert known > unknown + 0.02  # words show more right tools
