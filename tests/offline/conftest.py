@@ -27,6 +27,21 @@ def make_log(item, reward, propensity, *, slate=None, by_position=None, query=No
     )
 
 
+def slates_of_two(task, tau, rounds):
+    """Draw slates by softmax without replacement; the right tool is used if it is shown."""
+    rng, row = np.random.default_rng(0), np.arange(rounds) % len(task)
+    scores = np.float64(task.queries[row]) @ np.float64(task.theta).T / tau
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    slate = np.argsort(-(scores + rng.gumbel(size=scores.shape)), axis=1)[:, :2]
+    first, second = np.take_along_axis(p, slate, 1).T
+    chances = np.stack([first, second / (1 - first)], axis=1)
+    right = slate == task.labels[row, :1]
+    used = right.argmax(axis=1)[:, None]
+    item, chance = (np.take_along_axis(x, used, 1)[:, 0] for x in (slate, chances))
+    given = {"slate": slate, "by_position": chances, "query": task.queries[row]}
+    return make_log(item, right.any(axis=1), chance, theta=task.theta, **given)
+
+
 def logged(learner, task, folder, **options) -> Log:
     """Simulate a learner and read its log."""
     jr.simulate(learner, task, log=folder, **options)

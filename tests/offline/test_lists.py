@@ -3,7 +3,7 @@
 import itertools
 import warnings
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 
@@ -13,10 +13,12 @@ from jaxret.offline.lists import list_weights, on_lists, without_rest
 from jaxret.offline.off_policy import importance_weights
 from jaxret.offline.snapshots import target, warm_start, with_probabilities
 from tests.problems import make_task
+from tests.slow import slowly
 
 TASK = make_task(items=6, queries=40)
 SERVING = jr.with_exploration(jr.greedy(tau=0.1, eta=0.02), 0.4)
 POLICY = jr.orag(tau=0.2)
+START = jax.jit(POLICY.init)
 HALF = [one for n, one in enumerate(TASK.ids) if n != 2]
 
 
@@ -80,8 +82,10 @@ def valued(log, policy=POLICY, **more):
         return jr.off_policy(log, policy, **more)
 
 
-@pytest.mark.parametrize("logs", [6, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("come_and_go", [False, True])
+@pytest.mark.parametrize(
+    ("come_and_go", "logs"),
+    slowly([(True, 4), (True, 200), (False, 200)], {(True, 200), (False, 200)}),
+)
 def test_the_truth_is_in_the_interval_of_the_log_of_a_live_index(tmp_path, logs, come_and_go):
     rng, inside, off = np.random.default_rng(0), 0, []
     for n in range(logs):
@@ -100,11 +104,11 @@ def test_the_truth_is_in_the_interval_of_the_log_of_a_live_index(tmp_path, logs,
     assert (abs(np.mean(off, axis=0)) < 4 * error).all()
 
 
-@pytest.mark.parametrize("logs", [6, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("logs", [4, pytest.param(200, marks=pytest.mark.slow)])
 def test_an_agent_that_chooses_among_k_is_valued_by_whole_lists(tmp_path, logs):
     """The truth is how often the right tool is on the policy's list, by enumeration."""
     theta, off = np.roll(TASK.theta, 1, axis=0), []  # a policy that is often wrong
-    policy = jr.Snapshot(POLICY, POLICY.init(jnp.asarray(theta)))
+    policy = jr.Snapshot(POLICY, START(theta))
     scores = np.float64(TASK.queries) @ np.float64(theta).T
     p = np.exp(scores / 0.2)
     p /= p.sum(axis=1, keepdims=True)
@@ -139,8 +143,9 @@ def test_the_log_of_an_index_has_the_probabilities_of_its_lists(tmp_path):
     for row in range(20):
         index.feedback(index.search(TASK.queries[row], k=3), worked=True, item=None)
     log = load_log(tmp_path / "log.jsonl", TASK)
-    p = np.asarray([learner.probabilities(index.state, jnp.asarray(q)) for q in TASK.queries[:20]])
-    scores = np.asarray(learner.scores(index.state, jnp.asarray(TASK.queries[:20])))
+    of_query, queries = jax.vmap(learner.probabilities, (None, 0)), TASK.queries[:20]
+    p = np.asarray(jax.jit(of_query)(index.state, queries))
+    scores = np.asarray(jax.jit(learner.scores)(index.state, queries))
     listed = on_lists(np.float64(p), scores, np.full(20, 3))
     np.testing.assert_allclose(log.listed, np.take_along_axis(listed, log.slate, 1), rtol=1e-5)
     weight, bare = list_weights(log, np.float64(p), scores)
@@ -176,7 +181,7 @@ def test_the_learner_of_a_log_with_changes_is_worked_out_again(tmp_path):
     assert valued(log, logging=SERVING)["DR"].interval == "anytime"
     learnt = warm_start(log, SERVING).state
     assert int(learnt.t) == 60
-    aim = target(log, jr.Snapshot(POLICY, POLICY.init(jnp.pad(TASK.theta, ((0, 3), (0, 0))))))
+    aim = target(log, jr.Snapshot(POLICY, START(np.pad(TASK.theta, ((0, 3), (0, 0))))))
     p = aim.probabilities(slice(0, 60))
     assert p.shape == (60, 9)  # with spare rows, which are never shown
     assert (p[:, :6][~masks] == 0).all()

@@ -10,7 +10,7 @@ import pytest
 import jaxret as jr
 from jaxret.logs import take
 from jaxret.offline.off_policy import FEW, groups_of_rows
-from tests.offline.conftest import logged, make_log
+from tests.offline.conftest import logged, make_log, slates_of_two
 from tests.problems import make_task
 
 TASK = make_task(queries=100)
@@ -107,8 +107,10 @@ def test_a_policy_can_be_given_as_probabilities(log):
     assert not any("MIPS" in name for name in jr.off_policy(log, best, logging=SERVED).values)
 
 
-def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
-    log = logged(jr.greedy(), TASK, tmp_path / "greedy")
+def test_a_log_without_support_is_refused_with_what_to_do():
+    best = (TASK.queries @ TASK.theta.T).argmax(axis=1)
+    log = make_log(best, best == TASK.labels[:, 0], np.ones(100), query=TASK.queries)
+    log = log._replace(theta=TASK.theta)
     sentence = (
         r"no support for the policy: in \d+ of 100 rounds it shows for certain what the policy "
         r"might not, so let what serves explore, as jr.with_exploration\(learner, epsilon=0.05\)"
@@ -117,10 +119,9 @@ def test_a_log_without_support_is_refused_with_what_to_do(tmp_path):
         with pytest.raises(ValueError, match=sentence):
             jr.off_policy(log, policy)
     with pytest.raises(ValueError, match=sentence):  # and no warning of a division by 0
-        jr.off_policy(log, jr.frozen(), logging=jr.greedy())
-    same = logged(jr.frozen(), TASK, tmp_path / "frozen")
+        jr.off_policy(log, jr.orag(tau=0.2), logging=jr.frozen())
     with pytest.warns(UserWarning, match="too few"):
-        assert jr.off_policy(same, jr.frozen())["IPS"].estimate == pytest.approx(TRUTH)
+        assert jr.off_policy(log, jr.frozen())["IPS"].estimate == pytest.approx(TRUTH)
 
 
 def test_unanswered_rounds_are_left_out_with_a_warning(log):
@@ -158,14 +159,14 @@ def test_too_few_effective_rounds_give_a_warning(log):
     jr.off_policy(log, jr.frozen())  # no warning
 
 
-def test_slates_are_weighted_by_position(tmp_path):
-    """The learners never update; the value of the other is simulated on its own slates."""
-    user = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.7))
-    served, other = jr.orag(tau=0.4, eta=0.0, k=2), jr.orag(tau=0.25, eta=0.0, k=2)
-    given = {"exposures": 80, "environment": user}
-    log = logged(served, TASK, tmp_path, **given)
-    truth = jr.simulate(other, TASK, **given).accuracy.mean
-    for policy in (other, jr.orag(tau=0.25)):
+def test_slates_are_weighted_by_position():
+    """The truth is how often the right tool is drawn first or second, by enumeration."""
+    log = slates_of_two(TASK, 0.4, rounds=8_000)
+    p = np.exp(np.float64(TASK.queries) @ np.float64(TASK.theta).T / 0.25)
+    p /= p.sum(axis=1, keepdims=True)
+    right = np.arange(12) == TASK.labels[:, :1]
+    truth = (p[right] * (1 + np.where(right, 0, p / (1 - p)).sum(axis=1))).mean()
+    for policy in (jr.orag(tau=0.25, k=2), jr.orag(tau=0.25)):
         found = jr.off_policy(log, policy)
         assert [*found.values] == ["IPS", "SNIPS", "clipped IPS"]
         assert abs(truth - found.logged) > 0.05

@@ -6,7 +6,7 @@ import pytest
 
 import jaxret as jr
 from jaxret.logs import take
-from tests.offline.conftest import logged
+from tests.offline.conftest import logged, slates_of_two
 from tests.problems import make_task
 
 SETTINGS = {"tau": 0.3, "eta": 0.1}
@@ -29,7 +29,7 @@ def chosen(log):
 
 def value(snapshot):
     """Compute a policy's value when a tenth of the rewards is inverted."""
-    scores = np.asarray(snapshot.learner.scores(snapshot.state, TASK.queries))
+    scores = TASK.queries @ np.asarray(snapshot.state.theta).T
     return 0.1 + 0.8 * (scores.argmax(axis=1) == TASK.labels[:, 0]).mean()
 
 
@@ -76,10 +76,8 @@ def test_a_snapshot_continues_from_its_state(log, chosen):
     np.testing.assert_allclose(warm, good.state.theta, atol=1e-6)
 
 
-def test_logs_of_slates_select_by_snips(tmp_path):
-    user = jr.Environment(reranker=jr.simulated_reranker(accuracy=0.9))
-    served = jr.orag(tau=0.5, eta=0.0, k=2)
-    log = logged(served, TASK, tmp_path, exposures=20, environment=user)
+def test_logs_of_slates_select_by_snips():
+    log = slates_of_two(TASK, 0.5, rounds=2_400)
     worse = jr.orag(tau=5.0, eta=0.0)._replace(name="flat")
     chosen = jr.select(log, [worse, jr.orag(tau=0.3, eta=0.0)])
     assert (chosen.best, chosen.by) == ("orag", "SNIPS")
@@ -94,7 +92,8 @@ def test_bad_arguments_are_refused_and_few_effective_rounds_give_a_warning(log):
         jr.select(log, [jr.full_information()])
     with pytest.raises(ValueError, match="the rounds of the log must be >= 4, got 3"):
         jr.select(take(log, slice(0, 3)), LEARNERS)
-    away = jr.Snapshot(jr.frozen()._replace(name="away"), jr.frozen().init(-TASK.theta))
+    still = jax.jit(jr.frozen().init)
+    away = jr.Snapshot(jr.frozen()._replace(name="away"), still(-TASK.theta))
     short = take(log, slice(0, 1_000))
     with pytest.warns(UserWarning, match="too few effective rounds to judge frozen, away: let"):
         jr.select(short, [jr.frozen(), away])

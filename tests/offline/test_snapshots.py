@@ -14,10 +14,8 @@ from tests.problems import make_task
 SETTINGS = {"tau": 0.1, "eta": 0.02}
 TASK = make_task()
 SERVED = {
-    "exploring": jr.with_exploration(jr.greedy(**SETTINGS), 0.3),
     "mapped": jr.with_exploration(jr.mapped(**SETTINGS), 0.3),
     "drawing": jr.orag(**SETTINGS),
-    "frozen": jr.with_exploration(jr.frozen(tau=0.1), 0.5),
 }
 
 
@@ -32,13 +30,17 @@ def served(request, tmp_path_factory):
 
 def by_hand(learner, log):
     """Compute the probabilities before each round and the last state, round by round."""
-    state, probabilities = learner.init(jnp.asarray(TASK.theta)), []
-    update, chance = jax.jit(learner.update), jax.jit(learner.probabilities)
+    state, probabilities = jax.jit(learner.init)(TASK.theta), []
+
+    @jax.jit
+    def step(state, query, choice, feedback):
+        chance = learner.probabilities(state, query)
+        return learner.update(state, query, choice, feedback), chance
+
     for t in range(log.rounds):
-        query = jnp.asarray(log.query[t])
-        probabilities.append(np.asarray(chance(state, query)))
-        choice = Choice(jnp.asarray(log.item[t], jnp.int32), jnp.float32(log.propensity[t]))
-        state = update(state, query, choice, Feedback(jnp.float32(log.reward[t])))
+        choice = Choice(np.int32(log.item[t]), np.float32(log.propensity[t]))
+        state, chance = step(state, log.query[t], choice, Feedback(np.float32(log.reward[t])))
+        probabilities.append(np.asarray(chance))
     return np.stack(probabilities), state
 
 
@@ -73,9 +75,9 @@ def test_unanswered_rounds_are_counted_and_change_nothing_else(served):
 @pytest.mark.parametrize("served", ["drawing"], indirect=True)
 def test_logs_of_another_learner_or_without_what_it_needs_are_refused(served):
     learner, _, log = served
-    turned = jr.Snapshot(learner, learner.init(jnp.asarray(-TASK.theta)))
-    with pytest.raises(ValueError, match=r"has the propensity .*orag.exploration' would have had"):
-        with_probabilities(log, jr.with_exploration(jr.orag(tau=0.2), 0.2))
+    turned = jr.Snapshot(learner, jax.jit(learner.init)(-TASK.theta))
+    with pytest.raises(ValueError, match=r"has the propensity .*'orag' would have had"):
+        with_probabilities(log, jr.orag(tau=0.2))
     with pytest.raises(ValueError, match="did not write this log, or began from another state"):
         with_probabilities(log, turned)
     with pytest.raises(ValueError, match="'full_information' is an oracle: a log has no labels"):
@@ -97,7 +99,7 @@ def test_logs_of_another_learner_or_without_what_it_needs_are_refused(served):
 def test_a_learner_that_served_without_learning_is_not_updated(served):
     learner, _, log = served
     still = log._replace(version=np.full(300, 7))
-    state = learner.init(jnp.asarray(TASK.theta))
+    state = jax.jit(learner.init)(TASK.theta)
     probabilities_of = jax.jit(jax.vmap(learner.probabilities, (None, 0)))
     probabilities = np.asarray(probabilities_of(state, log.query[:20]))
     first = take(still, slice(0, 20))
@@ -125,7 +127,7 @@ def test_lists_and_jax_arrays_and_other_ranges_of_rewards_teach_the_same(served)
 @pytest.mark.parametrize("served", ["drawing"], indirect=True)
 def test_logs_that_would_teach_something_else_are_refused(served):
     learner, _, log = served
-    small = jr.Snapshot(learner, learner.init(jnp.asarray(TASK.theta[:3])))
+    small = jr.Snapshot(learner, jax.jit(learner.init)(TASK.theta[:3]))
     cases = {
         r"reward of round \d+ must be in \[0, 1\], got 5": (
             log._replace(reward=5 * log.reward),
