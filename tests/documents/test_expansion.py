@@ -16,6 +16,7 @@ from jaxret.documents.expansion import (
 from jaxret.documents.tool_profile import schema
 from jaxret.llm import Chat, Endpoint, Malformed, OutOfReach, Stage, Unanswered, replace_prompts
 from tests.fake_llm import Reply, serving
+from tests.llm.conftest import allow
 
 PROFILE = {"function": "Does it.", "tags": ["one", "two", "three"]}
 BETTER = {"function": "Does it well.", "tags": ["one", "two", "three"]}
@@ -73,8 +74,8 @@ def about(messages, number):
 
 
 @pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+def key(monkeypatch, tmp_path):
+    allow(monkeypatch, tmp_path)
 
 
 def test_profiles_that_keep_the_rules_and_convince_the_judge_are_accepted():

@@ -22,6 +22,7 @@ from jaxret.generation.queries import draw_tools
 from jaxret.llm import Chat, Endpoint, OutOfReach, Stage, Wrong, replace_prompts
 from tests.fake_llm import Reply, serving
 from tests.fake_writer import Writer, draft, offered
+from tests.llm.conftest import allow
 
 OFFERED = ["io.read_csv", "math.mean", "math.sort", "plot.line"]
 KNOWN = [*OFFERED, "math.sum"]
@@ -123,8 +124,8 @@ SMALL = Settings(iterations=3, batch=8, offered=6, fewest=2, most=5, examples=3)
 
 
 @pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "any")
+def key(monkeypatch, tmp_path):
+    allow(monkeypatch, tmp_path)
 
 
 def run(server, folder, settings=SMALL, *, prompts=queries.OURS, before=lambda: None, **endpoint):
@@ -143,7 +144,7 @@ def healthy(tmp_path_factory):
     """Return a writer without faults, and the iterations of a run with it."""
     writer = Writer()
     with pytest.MonkeyPatch.context() as patch, serving(writer) as server:
-        patch.setenv("OPENAI_API_KEY", "any")
+        allow(patch, tmp_path_factory.mktemp("none"))
         return writer, run(server, tmp_path_factory.mktemp("healthy"))
 
 
@@ -267,11 +268,21 @@ def test_near_duplicates_within_a_batch_are_one_query(tmp_path):
     assert done[0].failures == {"near": 7}
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """Return the iterations of a run with faults, and the number of its questions."""
+    with pytest.MonkeyPatch.context() as patch, serving(Writer(faults)) as server:
+        allow(patch, tmp_path_factory.mktemp("none"))
+        return run(server, tmp_path_factory.mktemp("straight")), len(server.requests)
+
+
 SLOW = [pytest.param(calls, marks=pytest.mark.slow) for calls in (3, 17, 26)]
 
 
 @pytest.mark.parametrize("calls", [11, 52, *SLOW])
-def test_a_run_killed_anywhere_resumes_with_the_same_queries_and_repeats_no_call(tmp_path, calls):
+def test_a_run_killed_anywhere_resumes_with_the_same_queries_and_repeats_no_call(
+    tmp_path, straight, calls
+):
     writer, left = Writer(faults), {"calls": calls}
 
     def before():
@@ -285,11 +296,7 @@ def test_a_run_killed_anywhere_resumes_with_the_same_queries_and_repeats_no_call
         assert len(server.requests) == calls
         done = run(server, tmp_path)
         assert all(count == 1 for count in writer.asked.values())
-        paid = len(server.requests)
-    with serving(Writer(faults)) as server:
-        straight = run(server, tmp_path / "straight")
-        assert len(server.requests) == paid
-    assert done == straight
+        assert (done, len(server.requests)) == straight
 
 
 @pytest.mark.slow
