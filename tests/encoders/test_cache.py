@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from experiments.tiny_qwen3.network import write as write_tiny_qwen3
 from jaxret.encoders import cache_directory, load_encoder
 from jaxret.encoders import encoding as module
 from jaxret.nn import checkpoints
@@ -49,13 +48,6 @@ def test_another_prefix_and_other_weights_make_other_entries(checkpoint, tmp_pat
     save_file({name: -tensor for name, tensor in tensors.items()}, checkpoint / "model.safetensors")
     found.append(cached(load_encoder("minilm", checkpoint), kind, tmp_path / "cache"))
     assert all(np.abs(a - b).max() > 1e-3 for a, b in itertools.combinations(found, 2))
-
-
-def test_another_instruction_makes_another_entry(tmp_path):
-    write_tiny_qwen3(tmp_path / "qwen3", TEXTS, vocabulary=320, width=16, layers=1)
-    for instruction in ("Find a tool.", "Find a book.", ""):
-        encoder = load_encoder("qwen3_0_6b", tmp_path / "qwen3", instruction=instruction)
-        cached(encoder, "query", tmp_path / "cache")
 
 
 def test_an_interrupted_run_keeps_its_finished_shards(checkpoint, tmp_path, monkeypatch):

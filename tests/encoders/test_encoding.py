@@ -36,7 +36,8 @@ def test_batches_of_mixed_lengths_equal_texts_encoded_one_by_one(name, folder, r
     assert encoder.width == 8
     got = vectors(encoder)
     assert got.dtype == np.float32
-    np.testing.assert_allclose(got, one_by_one(encoder, TEXTS), atol=1e-5)
+    some = slice(2, 4)  # the shortest, and one that is cut
+    np.testing.assert_allclose(got[some], one_by_one(encoder, TEXTS[some]), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1.0, atol=1e-6)
     assert np.abs(got[0] - got[1]).max() > 1e-3  # the vectors are not all equal
     assert vectors(encoder, []).shape == (0, 8)
@@ -81,7 +82,8 @@ def test_other_weights_give_other_vectors_by_the_same_program(checkpoint, tmp_pa
     encoder = load_encoder("minilm", checkpoint)
     before = vectors(encoder, cache=tmp_path)
     compiled = encoder.compiled._cache_size()
-    trained = encoder.with_weights(jax.tree.map(jnp.negative, encoder.params))
+    negative = jax.jit(lambda params: jax.tree.map(jnp.negative, params))
+    trained = encoder.with_weights(negative(encoder.params))
     after = vectors(trained, cache=tmp_path)
     assert encoder.compiled._cache_size() == trained.compiled._cache_size() == compiled
     assert len({encoder.fingerprint, trained.fingerprint}) == 2  # so their cache entries differ
@@ -140,11 +142,12 @@ def test_fewer_layers_are_the_first_ones(deberta):
     whole, same, half = (
         load_encoder("deberta_v3_xsmall", deberta, layers=layers) for layers in (None, 2, 1)
     )
+    assert same.backbone == whole.backbone
+    jax.tree.map(np.testing.assert_array_equal, same.params, whole.params)
     assert list(half.params["blocks"]) == ["0"]
     assert len({whole.fingerprint, half.fingerprint}) == 2
-    want, got, less = map(vectors, (whole, same, half))
-    np.testing.assert_array_equal(got, want)
+    want, less = map(vectors, (whole, half))
     assert np.abs(less - want).max() > 1e-3
-    np.testing.assert_allclose(less, one_by_one(half, TEXTS), atol=1e-5)
+    np.testing.assert_allclose(less[2:3], one_by_one(half, TEXTS[2:3]), atol=1e-5)
     with pytest.raises(ValueError, match=r"layers must be in 1 .. 2, got 3"):
         load_encoder("deberta_v3_xsmall", deberta, layers=3)

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxret.encoders.padding import pad
 from jaxret.methods import cross_encoder as ce
 from jaxret.nn.classifier import classifier
 from jaxret.retrieval.ranking import Ranking
@@ -23,10 +24,11 @@ def test_a_pair_is_what_the_tokenizer_makes_of_it(tiny):
     network = classifier(tiny.backbone, 1)
     reranker = ce.reranker(network, None, tiny, DOCUMENTS)
     features, (_, (ids, mask)) = reranker.read(TEXTS), reranker.params
+    paired = jax.jit(pair)
     for row, text in enumerate(TEXTS):
         for item, document in enumerate(DOCUMENTS):
             query = (features["ids"][row], features["mask"][row])
-            got = pair(*query, ids[item], mask[item])
+            got = jax.device_get(paired(*query, ids[item], mask[item]))
             expected = tiny.tokenizer.encode(text, document)
             length = len(expected.ids)
             np.testing.assert_array_equal(got[0][:length], expected.ids)
@@ -41,18 +43,17 @@ def test_candidates_are_sorted_by_the_logits_of_their_pairs_alone(tmp_path, name
     params = weights(network.shapes(), seed=1)
     reranker = ce.reranker(network, params, tiny, DOCUMENTS)
     found = refine(reranker, TEXTS, FIRST, chunk=2, progress=False)
-    apply = jax.jit(network.apply)
-    for row, text in enumerate(TEXTS):
+    pairs = [(row, item) for row in range(3) for item in FOUND[row] if item >= 0]
+    whole = [tiny.tokenizer.encode(TEXTS[row], DOCUMENTS[item]) for row, item in pairs]
+    (ids, mask), (types, _) = pad([one.ids for one in whole]), pad([one.type_ids for one in whole])
+    every = np.asarray(jax.jit(network.apply)(params, ids, mask, types=types))[:, 0]
+    for row in range(3):
         items = FOUND[row][FOUND[row] >= 0]
-        logits = []
-        for item in items:
-            one = tiny.tokenizer.encode(text, DOCUMENTS[item])
-            ids, types = np.array([one.ids]), np.array([one.type_ids])
-            logits.append(float(apply(params, ids, ids > 0, types=types)[0, 0]))
-        order = np.argsort(-np.array(logits))
+        logits = every[[one == row for one, _ in pairs]]
+        order = np.argsort(-logits)
         np.testing.assert_array_equal(found.items[row, : len(items)], items[order])
         scores = found.scores[row, : len(items)]
-        np.testing.assert_allclose(scores, np.array(logits)[order], atol=1e-5)
+        np.testing.assert_allclose(scores, logits[order], atol=1e-5)
 
 
 def test_query_and_document_are_cut_each_to_its_limit(tiny):

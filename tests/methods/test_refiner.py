@@ -51,9 +51,9 @@ def test_candidates_are_sorted_by_the_logits_of_their_query_alone(tmp_path, name
     params = reranker.params[0]
     found = reranked(reranker)
     apply = jax.jit(network.apply)
-    for row, text in enumerate(TEXTS):
+    for row in (1, 2):  # the shortest and the longest text
         items = FIRST.items[row][FIRST.items[row] >= 0]
-        ids = np.array([[2, *(WORDS.index(word) for word in text.split()), 3]])
+        ids = np.array([[2, *(WORDS.index(word) for word in TEXTS[row].split()), 3]])
         there = np.ones((1, len(items)), bool)
         logits = np.asarray(apply(params, ids, ids > 0, TOOLS[items][None], there))[0]
         order = np.argsort(-logits)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.tiny_qwen3.network import write as write_tiny_qwen3
+from jaxret.encoders.padding import pad
 from jaxret.methods import common
 from jaxret.methods import tool_rank as tr
 from jaxret.methods.tool_rank import PLACES, verdict
@@ -73,20 +74,15 @@ def test_documents_and_queries_are_cut_and_the_end_of_the_question_is_not(model)
 
 @pytest.fixture(scope="module")
 def one_by_one(model):
-    """Return network, parameters, and each candidate's log probability from a single pair."""
+    """Return network, parameters, and each candidate's log probability from its whole text."""
     asked = verdict(model.tokenizer, instruction="Find a tool.")
     network = model.network(asked)
-    params = jax.tree.map(lambda x: 6 * x if x.ndim == 2 else x, model.params(asked))
-    apply = jax.jit(network.apply)
-
-    def log_true(row, item):
-        text = asked.text(QUERIES[row], DOCUMENTS[item])
-        ids = jnp.array([model.tokenizer.encode(text, add_special_tokens=False).ids])
-        yes, no = np.asarray(apply(params, ids, jnp.ones(ids.shape, bool)))[0]
-        return -np.log1p(np.exp(no - yes))
-
-    pairs = ((row, item) for row in range(3) for item in FOUND[row] if item >= 0)
-    return asked, network, params, {pair: log_true(*pair) for pair in pairs}
+    params = jax.tree.map(lambda x: np.asarray(x) * 6 ** (x.ndim == 2), model.params(asked))
+    pairs = [(row, item) for row in range(3) for item in FOUND[row] if item >= 0]
+    texts = [asked.text(QUERIES[row], DOCUMENTS[item]) for row, item in pairs]
+    ids, mask = pad([model.tokenizer.encode(text, add_special_tokens=False).ids for text in texts])
+    yes, no = np.asarray(jax.jit(network.apply)(params, ids, mask), np.float64).T
+    return asked, network, params, dict(zip(pairs, -np.log1p(np.exp(no - yes)), strict=True))
 
 
 @pytest.mark.parametrize("pairs", [1, 4])
@@ -113,10 +109,10 @@ def test_short_pairs_run_at_a_shorter_length(model):
     asked = verdict(model.tokenizer, instruction="", query_limit=20)
     documents = ["a", "b", "c", "Sends money. " * 200]
     reranker = tr.reranker(Module(None, apply), None, asked, documents, pairs=2)
-    features = {k: jnp.asarray(v) for k, v in reranker.read(["pay", "send"]).items()}
+    features = reranker.read(["pay", "send"])
     score = jax.jit(reranker.score)
     for long in (1, 3):  # two groups of two pairs each
-        score(reranker.params, features, jnp.array([[0, long], [2, 0]])).block_until_ready()
+        score(reranker.params, features, np.array([[0, long], [2, 0]])).block_until_ready()
         jax.effects_barrier()
     longest = features["ids"].shape[1] + reranker.params[1][0].shape[1]
     assert lengths[:3] == [-(-longest // 2)] * 3

@@ -18,7 +18,7 @@ X[[9, 40]] = X.max() + 1.0  # a tie for the largest, on two devices
 WEIGHTS = np.where(RNG.random(2048) < 0.5, RNG.random(2048), 0.0)  # 0 for absent items
 
 
-@pytest.fixture(params=[None, 1, 8], ids=["plain", "1 device", "8 devices"])
+@pytest.fixture(params=[None, 8], ids=["plain", "8 devices"])
 def split(request):
     """Return a function that runs ``fn(x, axis)`` on x, or on rows of x split over a mesh."""
     if request.param is None:
@@ -91,13 +91,13 @@ def test_draws_invert_the_cumulative_sum(split):
 
 
 def test_no_uniform_number_draws_an_absent_item(split):
-    weights = jnp.asarray(WEIGHTS, jnp.float32)
-    cumulative = jnp.cumsum(weights)  # includes numbers exactly on an edge
-    uniform = jnp.concatenate([cumulative / cumulative[-1], jnp.linspace(0, 1, 20_000)])
+    weights = WEIGHTS.astype(np.float32)
+    cumulative = np.asarray(quick_jit(jnp.cumsum)(weights))  # with numbers exactly on an edge
+    uniform = np.r_[cumulative / cumulative[-1], np.linspace(0, 1, 4_000, dtype=np.float32)]
     assert (WEIGHTS[split(draws(uniform), weights)] > 0).all()
     weights = np.zeros(2048)
     weights[[700, 701, 1500]] = [1e-6, 1.0, 1e-7]
-    ends = jnp.float32([0.0, 1 - 2**-24, 1.0])
+    ends = np.float32([0.0, 1 - 2**-24, 1.0])
     assert (weights[split(draws(ends), weights)] > 0).all()
 
 

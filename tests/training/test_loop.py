@@ -46,7 +46,7 @@ def validate(params):
     return {"negative_error": -float(value)}
 
 
-def fitted(*, accumulate=1, steps=12, **options):
+def fitted(*, accumulate=2, steps=12, **options):
     optimizer = optax.adamw(0.05)
     state = start(PARAMS, optimizer, jax.random.key(3))
     step = train_step(noisy, optimizer, accumulate=accumulate)
@@ -54,7 +54,7 @@ def fitted(*, accumulate=1, steps=12, **options):
 
 
 @cache
-def alone(accumulate=1):
+def alone(accumulate=2):
     """Return the uninterrupted run on one device, with which other runs are compared."""
     return fitted(accumulate=accumulate)
 
@@ -138,7 +138,6 @@ RULES = [("kernel", P(None, "model"))]
 LAYOUTS = {
     "no mesh": {},
     "1 device": {"mesh": sharding.make_mesh(data=1)},
-    "2 devices": {"mesh": sharding.make_mesh(data=2)},
     "8 devices": {"mesh": sharding.make_mesh(data=8)},
     "4 x 2 devices": {"mesh": sharding.make_mesh(data=4, model=2), "rules": RULES},
 }
@@ -146,7 +145,9 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("accumulate", slowly([1, 2], {1}))
-def test_one_program_ends_with_the_same_parameters_on_any_devices(layout, accumulate, caplog):
+def test_one_program_ends_with_the_same_parameters_where_the_rules_put_them_on_any_devices(
+    layout, accumulate, caplog
+):
     expected, mesh = alone(accumulate), LAYOUTS[layout].get("mesh")
     with jax.log_compiles():
         found = fitted(accumulate=accumulate, **LAYOUTS[layout])
@@ -155,6 +156,11 @@ def test_one_program_ends_with_the_same_parameters_on_any_devices(layout, accumu
     assert_close(found, expected)
     devices = found.state.params["dense"]["kernel"].sharding.device_set
     assert len(devices) == (mesh.size if mesh else 1)
+    if "rules" in LAYOUTS[layout]:
+        adam = found.state.opt_state[0]
+        for tree in (found.state.params, found.best, adam.mu, adam.nu):
+            assert tree["dense"]["kernel"].sharding.shard_shape((6, 4)) == (6, 2)
+            assert tree["dense"]["bias"].sharding.is_fully_replicated
 
 
 def test_a_batch_is_split_and_the_gradients_are_summed():
@@ -168,16 +174,6 @@ def test_a_batch_is_split_and_the_gradients_are_summed():
     assert "f32[2,6]" in program
     assert "f32[16,6]" not in program  # no device receives the whole batch
     assert "all-gather" not in program
-
-
-def test_parameters_and_optimiser_state_are_placed_by_the_rules():
-    mesh = sharding.make_mesh(data=4, model=2)
-    split = fitted(mesh=mesh, rules=RULES)
-    assert_close(split, alone())
-    adam = split.state.opt_state[0]
-    for tree in (split.state.params, split.best, adam.mu, adam.nu):
-        assert tree["dense"]["kernel"].sharding.shard_shape((6, 4)) == (6, 2)
-        assert tree["dense"]["bias"].sharding.is_fully_replicated
 
 
 def chunked(folder, stop=None):
@@ -287,8 +283,7 @@ def of_pair(pair, batch, key):
     return ((batch["x"] @ (trained + frozen) - batch["y"]) ** 2).mean(), {}
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-@pytest.mark.parametrize("devices", [None, 4])
+@pytest.mark.parametrize(("devices", "accumulate"), [(None, 1), (4, 2)])
 def test_only_the_trained_part_moves(devices, accumulate):
     state = start(jnp.zeros(4), SGD, jax.random.key(0))
     found = fit(
@@ -296,7 +291,7 @@ def test_only_the_trained_part_moves(devices, accumulate):
         train_step(of_pair, SGD, accumulate=accumulate),
         LINES,
         steps=160,
-        validate=lambda trained: {"closeness": -float(jnp.abs(trained[0] - 3))},
+        validate=lambda trained: {"closeness": -abs(float(np.asarray(trained)[0]) - 3)},
         every=20,
         frozen=jnp.asarray(BASE),
         mesh=None if devices is None else sharding.make_mesh(data=devices),

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxret.training.losses import info_nce, is_label, multi_label_bce, softmax_ce, triplet_margin
+from jaxret.training import losses
+
+is_label, softmax_ce, multi_label_bce = map(
+    jax.jit, (losses.is_label, losses.softmax_ce, losses.multi_label_bce)
+)
+triplet_margin = jax.jit(losses.triplet_margin, static_argnames=("margin", "unit"))
+info_nce = jax.jit(losses.info_nce, static_argnames=("temperature", "in_batch"))
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(4, 6)) * 3
@@ -29,7 +35,7 @@ def bce_by_hand(logits, labels, candidates):
 
 
 def test_padding_is_no_label_and_a_label_that_is_named_twice_counts_once():
-    got = is_label(jnp.array([[0, 2, -1]]), jnp.array([[2, -1], [-1, -1]]))
+    got = is_label(np.array([[0, 2, -1]]), np.array([[2, -1], [-1, -1]]))
     np.testing.assert_array_equal(got, [[False, True, False], [False, False, False]])
     twice, once = np.array([[2, 2, 0]]), np.array([[0, 2, -1]])
     for loss in (softmax_ce, multi_label_bce):
@@ -41,9 +47,10 @@ def test_bce_equals_a_loop_and_ignores_the_logits_of_padding():
     np.testing.assert_allclose(multi_label_bce(LOGITS, LABELS), want, rtol=1e-6)
     logits = LOGITS[:, :4]
     want = bce_by_hand(logits, LABELS, CANDIDATES)
+    both = jax.jit(jax.value_and_grad(multi_label_bce))
     for padding in (0.0, 1e30, -np.inf):
         padded = np.where(CANDIDATES < 0, padding, logits)
-        value, slope = jax.value_and_grad(multi_label_bce)(padded, LABELS, CANDIDATES)
+        value, slope = jax.device_get(both(padded, LABELS, CANDIDATES))
         np.testing.assert_allclose(value, want, rtol=1e-6)
         assert np.isfinite(slope).all()
         assert not slope[CANDIDATES < 0].any()
@@ -129,48 +136,48 @@ TOOLS, GIVEN = np.array([5, 0, 4, 1]), np.array([[0, 1], [2, 4], [3, 1], [5, -1]
 
 
 def contrast(x, **settings):
-    return info_nce(x["a"], x["b"], LABELS, TOOLS, x["n"], GIVEN, temperature=0.3, **settings)
+    given = (x["a"], x["b"], LABELS, TOOLS, x["n"], GIVEN)
+    return losses.info_nce(*given, temperature=0.3, **settings)
 
 
 #: Each loss as a function of its real-valued arguments, and such arguments.
 EACH = {
-    "bce": (lambda z: multi_label_bce(z, LABELS), LOGITS),
-    "bce_candidates": (lambda z: multi_label_bce(z, LABELS, CANDIDATES), LOGITS[:, :4]),
-    "softmax": (lambda z: softmax_ce(z, LABELS), LOGITS),
-    "triplet": (lambda x: triplet_margin(*x, margin=3.0), [A, B, C]),
-    "triplet_unit": (lambda x: triplet_margin(*x, margin=3.0, unit=True), [A, B, C]),
+    "bce": (lambda z: losses.multi_label_bce(z, LABELS), LOGITS),
+    "bce_candidates": (lambda z: losses.multi_label_bce(z, LABELS, CANDIDATES), LOGITS[:, :4]),
+    "softmax": (lambda z: losses.softmax_ce(z, LABELS), LOGITS),
+    "triplet": (lambda x: losses.triplet_margin(*x, margin=3.0), [A, B, C]),
+    "triplet_unit": (lambda x: losses.triplet_margin(*x, margin=3.0, unit=True), [A, B, C]),
     "info_nce": (contrast, MORE),
     "info_nce_given": (lambda x: contrast(x, in_batch=False), MORE),
 }
-ALL = {name: (jax.jit(loss), x) for name, (loss, x) in EACH.items()}  # one program each, not twenty
+INPUTS = {name: x for name, (_, x) in EACH.items()}
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_gradients_equal_finite_differences(name):
-    loss, x = ALL[name]
+@jax.jit  # one program for all losses
+def every(inputs):
+    return {name: loss(inputs[name]) for name, (loss, _) in EACH.items()}
+
+
+def test_gradients_equal_finite_differences():
     with jax.enable_x64(True):
-        x = jax.tree.map(jnp.asarray, x)
-        check_grads(loss, (x,), order=1, modes=["rev"], atol=1e-6, rtol=1e-6)
+        check_grads(every, (INPUTS,), order=1, modes=["rev"], atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_extreme_and_coinciding_inputs_have_finite_values_and_gradients(name):
-    loss, x = ALL[name]
-    both = jax.jit(jax.value_and_grad(loss))
+def test_extreme_and_coinciding_inputs_have_finite_values_and_gradients():
+    both = jax.jit(jax.value_and_grad(lambda inputs: sum(every(inputs).values())))
     for change in (lambda v: 1e4 * v, np.zeros_like, np.ones_like):
-        value, slope = both(jax.tree.map(change, x))
+        value, slopes = both(jax.tree.map(change, INPUTS))
         assert np.isfinite(value)
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
+        for name, slope in slopes.items():
+            assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope)), name
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_bfloat16_is_computed_in_float32(name):
-    loss, x = ALL[name]
-    half = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), x)
-    exact = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), half)
-    got = loss(half)
-    assert got.dtype == jnp.float32
-    np.testing.assert_array_equal(got, loss(exact))
+def test_bfloat16_is_computed_in_float32():
+    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), INPUTS)
+    exact = every(jax.tree.map(lambda leaf: leaf.astype(np.float32), half))
+    for name, got in every(half).items():
+        assert got.dtype == jnp.float32
+        np.testing.assert_array_equal(got, exact[name], err_msg=name)
 
 
 def test_settings_that_make_no_loss_are_refused():

@@ -117,8 +117,9 @@ def test_drawn_tools_are_uniform_over_the_wrong_ones_and_decided_by_the_seed():
     got = query2desc(labels, 6, negatives=2, seed=3)
     share = np.bincount(got[:, 2], minlength=6) / len(got)
     np.testing.assert_allclose(share, [0.2, 0.2, 0, 0.2, 0.2, 0.2], atol=0.02)
-    np.testing.assert_array_equal(got, query2desc(labels, 6, negatives=2, seed=3))
-    assert got.tolist() != query2desc(labels, 6, negatives=2, seed=4).tolist()
+    one, again, other = (query2desc(labels[:200], 6, negatives=2, seed=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one, again)
+    assert one.tolist() != other.tolist()
 
 
 FIVE = make(5)
