@@ -131,14 +131,15 @@ def test_blocks_that_are_computed_again_have_the_same_gradients(name):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_without_a_key_dropout_is_no_part_of_the_program(name):
+def test_without_a_key_dropout_is_no_part_of_the_program_and_hidden_states_are_float32(name):
     backbone = SHALLOW[name]
     shapes = backbone.network().shapes()
     plain, dropping = (
-        jax.make_jaxpr(backbone.network(Compute(dropout=rate)).apply)(shapes, IDS, MASK)
+        jax.make_jaxpr(backbone.network(Compute("bfloat16", dropout=rate)).apply)(shapes, IDS, MASK)
         for rate in (0.0, 0.5)
     )
     assert str(plain) == str(dropping)
+    assert plain.out_avals[0].dtype == jnp.float32
 
 
 @pytest.mark.parametrize("name", EVERY)
