@@ -135,8 +135,8 @@ def test_without_a_key_dropout_is_no_part_of_the_program_and_hidden_states_are_f
     backbone = SHALLOW[name]
     shapes = backbone.network().shapes()
     plain, dropping = (
-        jax.make_jaxpr(backbone.network(Compute("bfloat16", dropout=rate)).apply)(shapes, IDS, MASK)
-        for rate in (0.0, 0.5)
+        jax.make_jaxpr(backbone.network(compute).apply)(shapes, IDS, MASK)
+        for compute in (Compute(dtype="bfloat16"), Compute(dtype="bfloat16", dropout=0.5))
     )
     assert str(plain) == str(dropping)
     assert plain.out_avals[0].dtype == jnp.float32
