@@ -24,6 +24,9 @@ DOCUMENTS = [
 ]
 TEXTS = ["is my train late", "delays of trains", "what is the weather", "a seat please"]
 LEARNER = jr.with_balance(jr.with_lexical(jr.centred_replayed(**SETTINGS), 0.5))
+BALANCED = jr.with_balance(jr.greedy(**SETTINGS))
+LEXICAL = jr.with_lexical(jr.greedy(**SETTINGS), 0.6)
+EXPLORING = jr.with_exploration(LEXICAL, 0.3)
 
 
 def vector(text):
@@ -94,7 +97,7 @@ def test_words_are_weighed_among_the_tools_that_remain(texts):
 
 @pytest.mark.parametrize("how", ["keep", "carry", "reset"])
 def test_usage_starts_again_for_a_tool_that_is_reset_and_only_for_this_tool(texts, how):
-    index = jr.Index(jr.with_balance(jr.greedy(**SETTINGS)), texts)
+    index = jr.Index(BALANCED, texts)
     for text in TEXTS:
         index.feedback(index.search(text), worked=1.0)
     mean, count = (np.array(x) for x in index.state.extra[2])
@@ -167,8 +170,7 @@ def test_a_restored_index_has_texts_and_the_priors_of_open_tickets(texts, tmp_pa
 
 
 def test_late_feedback_is_learnt_with_the_prior_of_its_own_ticket(texts, tmp_path):
-    learner = jr.with_lexical(jr.greedy(**SETTINGS), 0.6)
-    index = jr.Index(learner, texts)
+    learner, index = LEXICAL, jr.Index(LEXICAL, texts)
     tickets = [index.search(text) for text in TEXTS]
     index.save(tmp_path)
     state, update = index.state, jax.jit(learner.update)
@@ -184,8 +186,7 @@ def test_late_feedback_is_learnt_with_the_prior_of_its_own_ticket(texts, tmp_pat
 
 
 def test_a_log_holds_the_priors_from_which_probabilities_are_restored(texts, tmp_path):
-    learner = jr.with_exploration(jr.with_lexical(jr.greedy(**SETTINGS), 0.6), 0.3)
-    index = jr.Index(learner, texts, log=tmp_path / "log.jsonl")
+    index = jr.Index(EXPLORING, texts, log=tmp_path / "log.jsonl")
     for t in range(12):
         index.feedback(index.search(TEXTS[t % 4]), worked=t % 3 == 0)
     line = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[2])
@@ -194,18 +195,17 @@ def test_a_log_holds_the_priors_from_which_probabilities_are_restored(texts, tmp
     assert line["prior"] == pytest.approx(words)
     assert len(words) >= 1
     log = jr.load_log(tmp_path / "log.jsonl", texts)
-    found = with_probabilities(log, learner)
+    found = with_probabilities(log, EXPLORING)
     assert found.probabilities.shape == (12, 4)
     np.testing.assert_allclose(found.by_position, log.by_position, rtol=1e-5)
 
 
 def test_a_log_of_queries_whose_words_are_in_no_document_has_priors_without_scores(texts, tmp_path):
-    learner = jr.with_exploration(jr.with_lexical(jr.greedy(**SETTINGS), 0.6), 0.3)
-    index = jr.Index(learner, texts, log=tmp_path / "log.jsonl")
-    for text in ("zebra", "lion"):
+    index = jr.Index(EXPLORING, texts, log=tmp_path / "log.jsonl")
+    for text in 6 * ("zebra", "lion"):
         index.feedback(index.search(text), worked=True)
     log = jr.load_log(tmp_path / "log.jsonl", texts)
-    found = with_probabilities(log, learner)
+    found = with_probabilities(log, EXPLORING)
     np.testing.assert_allclose(found.by_position, log.by_position, rtol=1e-5)
 
 
@@ -219,8 +219,8 @@ def test_rounds_of_a_log_without_a_prior_have_no_scores(texts, tmp_path):
 
 
 def test_a_simulated_log_is_read_with_the_priors_of_its_task(texts, tmp_path):
-    learner = jr.with_exploration(jr.with_lexical(jr.greedy(**SETTINGS), 0.6), 0.6)
-    jr.simulate(learner, texts, exposures=200, log=tmp_path)
+    learner = jr.with_exploration(LEXICAL, 0.6)
+    jr.simulate(learner, texts, exposures=192, log=tmp_path)  # three whole batches
     plain = jr.load_log(tmp_path / "seed_0.jsonl", replace(texts, lexical=False))
     assert plain.prior is None
     with pytest.raises(ValueError, match=r"reads prior scores, and the log has none: .*task"):
