@@ -143,7 +143,8 @@ def test_an_index_with_a_callable_names_it_and_its_width(tmp_path):
 def test_a_warning_names_the_texts_that_the_encoder_cuts(tmp_path):
     encoder = tiny.encoder(tmp_path)
     encoder = replace(encoder, spec=encoder.spec._replace(max_tokens=8))
-    task = replace(tiny.letters(tmp_path), encoder=encoder)
+    vectors = np.eye(12, dtype=np.float32)
+    task = replace(jr.Task.from_arrays(vectors, vectors, range(12)), encoder=encoder)
     index = jr.Index(jr.greedy(**SETTINGS), task)
     with pytest.warns(
         UserWarning, match=r"^2 of 3 document texts .* the 8 tokens .*: 'y', 'z'; put"
