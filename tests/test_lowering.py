@@ -30,6 +30,13 @@ from tests.nn.published import QWEN3
 from tests.tiny import BACKBONES, DECODER
 
 ACCELERATORS = ("cuda", "tpu")
+
+
+def shallow(backbone):
+    """Keep one layer, since all are alike."""
+    return backbone._replace(config=replace(backbone.config, layers=1))
+
+
 ITEMS, WIDTH, QUERIES = 64, 8, 16
 RULE = presets.orag(tau=0.1, eta=0.01, k=3, projection=projections.sphere())
 
@@ -79,13 +86,13 @@ TEXT = {"ids": shape(8, 16, dtype=jnp.int32), "mask": shape(8, 16, dtype=bool)}
 
 
 def trained_mlc(backbone):
-    network = classifier(backbone, ITEMS, compute=COMPUTE)
+    network = classifier(shallow(backbone), ITEMS, compute=COMPUTE)
     loss = classification(network, [[2]], np.zeros((1, 1), int), size=1).loss
     return trained(network, loss, TEXT | {"labels": shape(8, 2, dtype=jnp.int32)})
 
 
 def trained_refiner(backbone):
-    network = refiner(backbone, WIDTH, compute=COMPUTE)
+    network = refiner(shallow(backbone), WIDTH, compute=COMPUTE)
     none = np.zeros((1, 1), int)
     loss = refinement(network, [[2]], none, none, np.zeros((1, WIDTH)), size=1).loss
     batch = {
@@ -98,7 +105,7 @@ def trained_refiner(backbone):
 
 
 def trained_answers():
-    network = token_classifier(DECODER, [3, 4], compute=COMPUTE)
+    network = token_classifier(shallow(DECODER), [3, 4], compute=COMPUTE)
 
     def loss(params, batch, key):
         logits = network.apply(params, batch["ids"], batch["mask"], key=key)
@@ -108,8 +115,8 @@ def trained_answers():
 
 
 def split_qwen3(size):
-    """Return a program that encodes texts with two blocks of a Qwen3 over eight devices."""
-    config = replace(QWEN3[size], layers=2)
+    """Return a program that encodes texts with a block of a Qwen3 over eight devices."""
+    config = replace(QWEN3[size], layers=1)
     network, mesh = qwen3.Qwen3.functions(config, COMPUTE), abstract_mesh(model=8)
     rules = qwen3.tensor_parallel(config, mesh)
     params = placed(network.shapes(), dtype="bfloat16", mesh=mesh, rules=rules)
@@ -125,7 +132,8 @@ PROGRAMS = {  # name -> function that returns a program and its input shapes
     "simulate_blocked": partial(simulated, simulate_blocked),
     "simulate_on_mesh": partial(simulated, partial(simulate_on_mesh, mesh=MESH)),
     "evaluate": evaluated,
-    **{f"train_step, MLC on {name}": partial(trained_mlc, b) for name, b in BACKBONES.items()},
+    "train_step, MLC on mpnet": partial(trained_mlc, BACKBONES["mpnet"]),
+    "train_step, MLC on deberta": partial(trained_mlc, BACKBONES["deberta"]),
     "train_step, refiner on bert": partial(trained_refiner, BACKBONES["bert"]),
     "train_step, answers of qwen3": trained_answers,
 }
@@ -142,7 +150,7 @@ def test_a_qwen3_lowers_as_eight_parts_with_none_of_its_matrices_whole(size):
     run, shapes = split_qwen3(size)
     traced = jax.jit(run).trace(*shapes)
     split = [path for path, leaf in jax.tree.leaves_with_path(shapes[0]) if leaf.ndim == 2]
-    assert len(split) == 1 + 2 * 7
+    assert len(split) == 1 + 7
     text = traced.lower(lowering_platforms=ACCELERATORS).as_text()
     assert "mhlo.num_partitions = 8" in text
     signature = next(line for line in text.splitlines() if "func.func public @main" in line)

@@ -226,7 +226,7 @@ def evaluate_each(
     if isinstance(names, str):
         raise ValueError(f"metrics must be a list of names, got the single string {names!r}")
     require("metrics", names, "a list of one or more names", len)
-    cuts = sorted({_cut(name) for name in names})
+    cuts = sorted(set(map(_cut, names)) - {0}) or [1]  # every cut gives the accuracy
     task.require_queries()
     masks = None if part is None else _masks(part, task)
     if is_run(ranked):
@@ -464,7 +464,7 @@ def _cut(name: str) -> int:
     known = ("recall", "ndcg", "completeness")
     if name != "accuracy" and not (metric in known and at and k.isdigit() and int(k) >= 1):
         raise ValueError(f"metric must be accuracy or one of {known} with @k, got {name!r}")
-    return int(k) if at else 1
+    return int(k) if at else 0
 
 
 def _require_shape(shape: Sequence[int], task: Task) -> None:

@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from jaxret import data
+from jaxret.encoders import encoding
 from jaxret.runtime.files import write_json_lines
 from jaxret.runtime.tracking import read_results
 from tests.experiments.toolret_copy import write_copy
@@ -23,6 +24,15 @@ def pytest_collection_modifyitems(items):
         here = item.path.parent == Path(__file__).parent
         if here and "finished" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_lengths(request):
+    """Pad texts to few lengths, each of which is a program, in files whose encoders are tiny."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not getattr(request.module, "REAL_ENCODER", False):
+            patch.setattr(encoding, "LENGTHS", (64, 192, 512))
+        yield
 
 
 @pytest.fixture(scope="session")

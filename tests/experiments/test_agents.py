@@ -114,18 +114,6 @@ def test_the_experiment_reports_each_rule_and_draws_them(world, tmp_path):
     assert list(tmp_path.rglob("agents.png"))
 
 
-def test_wrong_settings_are_refused(world, tmp_path):
-    for setting, message in {
-        "fails=[0,1.5]": "fails must be shares in",
-        "skill=2": "skill must be in",
-        "calls=0": "calls must be >= 1, got 0",
-        "rules=[none]": "rules must be bm25 or presets",
-        "traffic=[rare]": "traffic must be some of",
-    }.items():
-        cfg = config_of("agents", *in_world(world, tmp_path / "run"), setting)
-        refused(agents.main, cfg, message)
-
-
 @pytest.mark.parametrize("setting", ["protocol=null", "rules=[frozen]"])
 def test_what_needs_fastmcp_says_so(world, tmp_path, monkeypatch, setting):
     monkeypatch.setattr(agents, "find_spec", lambda name: None)

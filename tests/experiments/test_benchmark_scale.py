@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec as P
 from experiments.benchmarks import scale
 from experiments.benchmarks.scale import Exchange
 from jaxret.runtime import sharding
-from tests.experiments.configs import config_of, refused
+from tests.experiments.configs import config_of
 from tests.experiments.conftest import values_of
 
 
@@ -94,13 +94,3 @@ def test_the_model_is_the_sum_of_its_pieces(finished):
     model = 2 * (fixed + a_row * 256) + finished["512/2/collectives_a_round"] * each
     ratio = finished["check/2/core_microseconds"] / model
     assert finished["check/2/time_over_model"] == pytest.approx(ratio)
-
-
-def test_wrong_sizes_are_refused(tmp_path):
-    for setting, message in {
-        "preset=greddy": "preset must be one of .*greedy",
-        "rows=[64,64]": "rows must be two sizes or more",
-        "measured=1": "devices must be two or more up to 1",
-    }.items():
-        cfg = config_of("benchmark_scale", setting, f"directory={tmp_path / 'run'}")
-        refused(scale.main, cfg, message)

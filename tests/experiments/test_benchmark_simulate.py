@@ -3,6 +3,7 @@
 import io
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
+from functools import partial
 
 import numpy as np
 import pytest
@@ -61,7 +62,11 @@ def with_learners(world, directory, learners):
     return config_of("benchmark_rules", *small)
 
 
-def test_times_are_divided_by_those_of_greedy_in_the_same_turn(world, tmp_path, capsys):
+def test_times_are_divided_by_those_of_greedy_in_the_same_turn(
+    world, tmp_path, capsys, monkeypatch
+):
+    small = partial(machine.measured, repeats=1, copied=2**12, side=32)
+    monkeypatch.setattr(machine, "measured", small)
     rules.main(with_learners(world, tmp_path, "greedy,linucb"))
     said = capsys.readouterr().out
     assert "GB/s in a copy" in said.splitlines()[0]
@@ -84,11 +89,6 @@ def test_the_best_rules_are_timed_on_a_random_catalogue(world, tmp_path, capsys,
     found = values_of(tmp_path)
     assert found["mapped_tiled/over_greedy"].mean() > 0
     assert found["greedy/kilobytes"].mean() >= 20 * 8 * 4 / 1e3
-
-
-def test_without_greedy_there_is_no_ratio(world, tmp_path):
-    with pytest.raises(ValueError, match="learner must be with greedy among them"):
-        rules.main(with_learners(world, tmp_path, "frozen,linucb"))
 
 
 def of_sizes(directory, *changes):
@@ -118,8 +118,3 @@ def test_time_grows_with_the_catalogue(tmp_path, capsys, monkeypatch):
 def test_rows_are_drawn_of_unit_length():
     rows = rounds.unit_rows(rounds.ROWS + 3, 4)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
-
-
-def test_a_malformed_size_is_refused_before_anything_is_measured(tmp_path):
-    with pytest.raises(ValueError, match="sizes must be written as 1000x384"):
-        sizes.main(of_sizes(tmp_path, "sizes=[0x8]"))

@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 
 import jaxret as jr
 from experiments import bounds
-from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.conftest import values_of
 
 SHORT = "tau: 0.5, c: 0.3, epsilon: 0.1, gamma: 0.1"
@@ -83,12 +83,3 @@ def test_horizons_begin_alike_and_repeat_whole_streams():
     assert {q.tobytes() for q in short.queries} < {q.tobytes() for q in longer.queries}
     whole, times = bounds.cut(task, 35, seed=0)
     assert (len(whole), times) == (10, 3)
-
-
-def test_settings_outside_their_range_are_refused(world, tmp_path):
-    for setting, message in {
-        "noise_rate=0.5": "noise_rate must be in",
-        "catalogues.few.tools=1": "tools must be >= 2",
-        "catalogues.few.horizons=[1]": "horizons must be each >= 2",
-    }.items():
-        refused(bounds.main, configure(world, tmp_path / "run", setting), message)

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import describe_data
 from jaxret import data, encoders
-from tests.experiments.configs import config_of, refused, with_encoder
+from tests.experiments.configs import config_of, with_encoder
 from tests.experiments.conftest import write_data
 
 QUERIES = {  # with the rows of their tools
@@ -89,13 +89,3 @@ def test_the_paths_are_those_of_the_data_at_hand(world, tmp_path, shared_data):
     assert list(describe_data.present(cfg)) == list(cfg.datasets)
     for spec in describe_data.present(cfg).values():
         assert len(data.load(spec["name"], spec["path"], **spec.get("options", {})).queries) > 50
-
-
-def test_wrong_settings_are_refused_before_the_run(world, tmp_path):
-    for override, message in {
-        "only=[deskbnk]": "only must be of deskbank, .*, got deskbnk",
-        "only=[etom]": r"only=\['etom'\]: folder= must hold these data sets, got None",
-        "folder=nowhere": "nowhere does not exist; expected there: folders such as deskbank",
-    }.items():
-        cfg = configure(world, tmp_path / "run", override)
-        refused(describe_data.main, cfg, message, (ValueError, FileNotFoundError))

@@ -177,19 +177,6 @@ def test_figures_are_drawn_and_a_field_that_no_document_has_is_left_out(finished
     assert not [name for name in results if "example_usage" in name]
 
 
-def test_wrong_settings_are_refused(world, tmp_path):
-    for override, message in {
-        "retrievers=[bm26]": r"retrievers: unknown \['bm26'\]; known: bm25, dense",
-        "negatives=[near]": r"negatives: unknown \['near'\]; known: random, hard",
-        "cases=-1": "cases must be >= 0, got -1",
-        "draws=0": "draws must be >= 1, got 0",
-        "cuts=[]": "cuts must be one or more numbers >= 1",
-        "fields=[tag]": r"fields: unknown \['tag'\]; known: function",
-    }.items():
-        with pytest.raises(ValueError, match=message):
-            document_ablation.main(configure(world, tmp_path / "run", override))
-
-
 DOCUMENT = {
     "name": "pay",
     "description": "Sends money.",

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import exploration
 from experiments.exploration import heatmaps
-from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.conftest import rows_of, step_of
 from tests.experiments.processes import stopped_at
 
@@ -91,17 +91,6 @@ def test_a_run_that_is_stopped_resumes_within_a_way_and_ends_with_the_same_numbe
     with stopped_at(12):
         exploration.main(configure(world, directory))
     assert exploration.main(configure(world, directory)) == finished[1]
-
-
-def test_wrong_settings_are_refused_before_any_work(world, tmp_path):
-    for override, message in {
-        "ways.greedy.policy=bold": "learner 'greedy': unknown policy 'bold'; known: softmax",
-        "+ways.greedy.tau=[0.1]": "'greedy' needs policy and estimator, got .* given once",
-        "tau=[0.1,0.0]": r"needs tau > 0, got tau=\[0.1, 0.0\]",
-        "exposures=0": "exposures must be >= 1, got 0",
-        "validation=1.0": r"validation must be in \(0, 1\), got 1.0",
-    }.items():
-        refused(exploration.main, configure(world, tmp_path / "run", override), message)
 
 
 def test_heat_maps_share_one_scale_and_write_every_number():

@@ -172,7 +172,7 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
 
 
 def test_a_run_is_stopped_while_a_learner_is_followed(world, tmp_path):
-    cfg = configure(world, tmp_path, "tsne.tools=0", "~learners.frozen", "~learners.greedy")
+    cfg = configure(world, tmp_path, "tsne.tools=0", "~learners.mapped", "~learners.greedy")
     with stopped_at(2):  # the first point precedes the stream
         forgetting.main(cfg)
 

@@ -14,11 +14,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments import orag, warm_start
+from experiments import forgetting, warm_start
 from experiments.common import comparator
 from experiments.common.loading import task_of
 from experiments.common.run_directory import RunDirectory
-from jaxret.data import near_duplicates
 from jaxret.evaluation import evaluate
 from jaxret.simulation import simulate, sweep
 from jaxret.simulation.engine import Simulation
@@ -48,6 +47,7 @@ class Streams:
         patch.setattr(Sweep, "best", self._choosing(Sweep.best))
         patch.setattr(evaluate, "_of_run", self._ranks)
         patch.setattr(RunDirectory, "save_figure", lambda *figure: None)
+        patch.setattr(forgetting.tsne, "project", lambda vectors, seed: vectors[:, :2])
         without_comparator(patch)
 
     def of(self, pattern):
@@ -167,24 +167,3 @@ def test_no_query_that_chose_is_among_those_that_are_ranked_for_the_report(noted
     assert found.ranked
     for (name, seed), ranked in found.ranked.items():
         assert not ranked & parts[seed]["validation"], (name, seed)
-
-
-def test_near_duplicates_and_new_queries_are_the_held_out_part_in_two(world, tmp_path):
-    cfg = configure("orag", world, tmp_path)
-    cfg.learners, cfg.seeds = {"frozen": cfg.learners.frozen}, 1
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(near_duplicates, "NEAR", 0.2)
-        without_comparator(patch)
-        results = orag.main(cfg)
-        task = task_of(cfg)
-        parts = task.parts(validation=cfg.validation, heldout=cfg.heldout, seeds=[cfg.seed])
-        near = near_duplicates.near(task.texts, parts.heldout[0], parts.training[0])
-    share = near.sum() / parts.heldout.sum()  # of the single seed
-    assert 0 < share < 1
-    for metric in ("recall@10", "ndcg@10"):
-        whole, old, new = (
-            results[f"frozen/{part}/{metric}"]
-            for part in ("heldout", "heldout_near", "heldout_new")
-        )
-        assert whole == pytest.approx(share * old + (1 - share) * new)
-        assert old != new

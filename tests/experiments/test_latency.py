@@ -8,7 +8,7 @@ import pytest
 from experiments import latency
 from experiments.common.run_directory import open_run
 from experiments.retrieval.bench import Bench
-from tests.experiments.configs import SMALL_CROSS_ENCODER, config_of, in_world, refused
+from tests.experiments.configs import SMALL_CROSS_ENCODER, config_of, in_world
 from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
 
@@ -104,11 +104,3 @@ def test_each_query_is_timed_alone_in_an_order_of_its_own_after_all_were_seen():
     assert len({pair[0][0] for pair in rounds}) == 2
     assert (times["slow"] >= 10).all()
     assert np.median(times["fast"]) < 10
-
-
-def test_wrong_settings_are_refused_before_any_work(world, tmp_path):
-    for override, message in {
-        "queries=0": "queries must be >= 1, got 0",
-        "methods=[fastest]": "unknown method 'fastest'; known: bm25",
-    }.items():
-        refused(latency.main, configure(world, tmp_path / "run", override), message)

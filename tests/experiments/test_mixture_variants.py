@@ -136,8 +136,3 @@ def test_an_expert_learns_from_no_tool_that_it_would_not_have_shown(problem):
         (_, before), (_, after) = (blend.expert(one, g) for one in (state, new))
         moved = (np.asarray(before.theta) != np.asarray(after.theta)).any()
         assert moved == learns
-
-
-def test_zero_clusters_are_refused(world, tmp_path):
-    with pytest.raises(ValueError, match="clusters must be >= 1, got 0"):
-        variants.main(configure(world, tmp_path, "clusters=0"))

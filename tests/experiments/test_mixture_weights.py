@@ -57,10 +57,3 @@ def test_costs_are_those_of_the_whole_and_of_its_parts(finished):
     ratio = results["cost/mixture"] / results["cost/experts"]
     np.testing.assert_allclose(results["cost/ratio"], ratio)
     assert (directory / "weights.png").stat().st_size > 10_000
-
-
-def test_settings_outside_their_range_are_refused(world, tmp_path):
-    with pytest.raises(ValueError, match="repeats must be >= 1, got 0"):
-        mixture.main(configure(world, tmp_path, "repeats=0"))
-    with pytest.raises(ValueError, match="switches must be >= 0, got -1"):
-        mixture.main(configure(world, tmp_path, "switches=-1"))

@@ -17,7 +17,7 @@ from jaxret.data.dataset import Query, build
 from jaxret.data.hops import as_hops
 from jaxret.runtime.checkpoint import Interrupted
 from jaxret.runtime.files import write_json_lines
-from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.conftest import TOOLS, rows_of, step_of
 from tests.fake_llm import Reply, serving
 
@@ -218,23 +218,3 @@ def test_a_run_that_is_stopped_resumes_asks_nothing_twice_and_ends_with_the_same
     for field in set(ours) - {"microseconds"}:
         np.testing.assert_array_equal(ours[field], theirs[field], err_msg=field)
     assert len(set(ours["item"].ravel())) > 5
-
-
-def test_wrong_settings_are_refused_before_any_work(world, tmp_path):
-    for override, message in {
-        "planner=steps": "planner must be gold or llm, got steps",
-        "judge=human": "judge must be gold or llm or llm_each, got human",
-        "bit=judge": "bit=judge is the word of a language model: set judge=llm or llm_each",
-        "planner=llm llm.key_variable=NO_KEY": "set the variable NO_KEY",
-        "judge=llm llm.key_variable=NO_KEY": "set the variable NO_KEY",
-        "answers=true llm.key_variable=NO_KEY": "set the variable NO_KEY",
-        "gold_answers=no.jsonl": "no.jsonl",
-        "max_hops=0": "max_hops must be >= 1, got 0",
-        "accuracy=2": r"accuracy must be in \[0, 1\], got 2",
-        "validation=1": r"validation must be in \(0, 1\), got 1",
-        "k=0": "k must be >= 1, got 0",
-        "prompts.answer=no.txt": "no.txt does not exist",
-        "prompts.answer=LICENSE": r"LICENSE: .* lack .*\['documents', 'query'\]",
-    }.items():
-        cfg = configure(world, tmp_path / "run", *override.split())
-        refused(multihop.main, cfg, message, error=(ValueError, FileNotFoundError))

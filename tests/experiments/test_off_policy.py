@@ -168,14 +168,21 @@ def frozen_at(theta):
 
 
 @pytest.fixture(scope="module")
+def uniform():
+    return next(iter(worlds.logs(UNIFORM, TASK, rounds=2_000, seeds=[0])))
+
+
+@pytest.fixture(scope="module")
 def rules():
     return {"turned": frozen_at(-TASK.theta), "best": frozen_at(TASK.theta)}
 
 
-def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_choice(rules):
+def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_choice(
+    uniform, rules
+):
     gap = rules["best"].value - rules["turned"].value
     assert gap > 0.3
-    log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=2_000, seeds=[0])))
+    log, query = uniform
     found = selection.chosen_by_values(log, query, rules)
     assert found["chance"] == pytest.approx(gap / 2)
     for estimator in selection.ESTIMATORS:
@@ -186,15 +193,15 @@ def test_a_long_uniform_log_selects_the_best_rule_and_reports_the_regret_of_a_ch
     assert (found["IPS/right"], found["IPS/regret"]) == (0, pytest.approx(gap))
 
 
-def test_any_of_several_rules_with_equal_estimates_may_be_chosen(rules):
-    log, query = next(iter(worlds.logs(UNIFORM, TASK, rounds=40, seeds=[0])))
+def test_any_of_several_rules_with_equal_estimates_may_be_chosen(uniform, rules):
+    log, query = uniform
     found = selection.chosen_by_values(log._replace(reward=0 * log.reward), query, rules)
     assert found["IPS/right"] == 0.5
     assert found["IPS/regret"] == pytest.approx(found["chance"])
 
 
-def test_select_is_judged_by_the_value_of_the_trained_learners():
-    log, _ = next(iter(worlds.logs(UNIFORM, TASK, rounds=2_000, seeds=[0])))
+def test_select_is_judged_by_the_value_of_the_trained_learners(uniform):
+    log, _ = uniform
     rules = {"frozen": jr.frozen(), "greedy": jr.greedy(eta=0.05)}
     found = selection.chosen_by_select(log, rules, TASK)
     with pytest.warns(UserWarning, match="too few effective rounds to judge frozen, greedy"):

@@ -90,17 +90,15 @@ def test_simulated_logs_have_the_means_in_closed_form():
 
 
 def test_a_study_says_what_its_intervals_did():
-    given = {"rounds": 300, "logs": 20}
-    found = study("warm", "learnt", **given)
+    found = study("warm", "learnt", rounds=300, logs=20)
     assert {*found.covered} == {"IPS", "SNIPS", "clipped IPS", "DR", "Switch-DR"}
     assert {*found.estimates} == {*found.covered, "DRos"}
     assert found.covered["IPS"].mean() > 0.9
     assert 0 < found.widths["DR"].mean() < found.widths["IPS"].mean() < 1
     assert (found.estimates["clipped IPS"] <= found.estimates["IPS"] + 1e-12).all()
-    again = study("warm", "learnt", **given)
-    np.testing.assert_array_equal(found.estimates["DR"], again.estimates["DR"])
-    other = study("warm", "learnt", **given, seed=1)
-    assert (found.estimates["DR"] != other.estimates["DR"]).all()
+    again, other = (study("warm", "learnt", rounds=300, logs=3, seed=seed) for seed in (0, 1))
+    np.testing.assert_array_equal(found.estimates["DR"][:3], again.estimates["DR"])
+    assert (found.estimates["DR"][:3] != other.estimates["DR"]).all()
 
 
 def test_an_interval_covers_at_all_times_or_not_at_all():

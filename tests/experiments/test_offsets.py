@@ -11,7 +11,7 @@ from tests.experiments.conftest import values_of
 
 
 def configure(world, directory, *more):
-    small = [*in_world(world, directory), "seeds=2", "rules=[orag]"]
+    small = [*in_world(world, directory), "seeds=2", "rules=[greedy]"]
     return config_of("offsets", *small, "weights=[0,0.35]", "strengths=[0,1]", *more)
 
 
@@ -43,9 +43,17 @@ def test_the_oracle_begins_without_its_own_offsets(world, tmp_path):
         np.testing.assert_allclose(found[f"oracle/{column}"], run.accuracy.values)
 
 
-def test_each_rule_runs_with_each_combination(world, tmp_path):
-    cfg = configure(world, tmp_path)
+def test_each_rule_runs_with_each_combination(world, tmp_path, monkeypatch):
+    """Two learners are replaced by others of one program: a mixture, and one tested below."""
+    cfg, given = configure(world, tmp_path), []
+    instead = [jr.hybrid(lexical=x, balance=1.0) for x in (0.1, 0.2)]
+    monkeypatch.setattr(jr, "mixture", lambda x: given.append(x) or instead[0])
+    monkeypatch.setattr(offsets, "from_documents", lambda *x: given.append(x) or instead[1])
     offsets.main(cfg)
+    experts, (learner, of) = given
+    assert experts == [jr.grid(jr.hybrid, lexical=[0.0, 0.35])]
+    assert learner.facts == jr.hybrid(lexical=0.35, balance=1.0).facts
+    assert len(of) == 336
     found = values_of(tmp_path)
     task = task_of(cfg)
     scores = task.prior_scores()
@@ -59,16 +67,16 @@ def test_each_rule_runs_with_each_combination(world, tmp_path):
     np.testing.assert_allclose(found["static/0/0"], vectors.mean(), atol=1e-6)
     for name, learner in {
         "static/0/1": jr.hybrid(lexical=0.0, balance=1.0),
-        "orag/plain": jr.orag(),
-        "orag/lexical": jr.with_lexical(jr.orag()),
-        "orag/balance": jr.with_balance(jr.orag()),
-        "orag/both": jr.with_balance(jr.with_lexical(jr.orag())),
-        "static/weighed": jr.mixture([jr.grid(jr.hybrid, lexical=[0.0, 0.35])]),
-        "static/from_documents": offsets.from_documents(jr.hybrid(lexical=0.35, balance=1.0), task),
+        "greedy/plain": jr.greedy(),
+        "greedy/lexical": jr.with_lexical(jr.greedy()),
+        "greedy/balance": jr.with_balance(jr.greedy()),
+        "greedy/both": jr.with_balance(jr.with_lexical(jr.greedy())),
+        "static/weighed": instead[0],
+        "static/from_documents": instead[1],
     }.items():
         run = jr.simulate(learner, task, seeds=range(cfg.seed, cfg.seed + 2))
         np.testing.assert_allclose(found[name], run.accuracy.values, atol=1e-6, err_msg=name)
-    np.testing.assert_allclose(found["orag/gain"], found["orag/both"] - found["orag/plain"])
+    np.testing.assert_allclose(found["greedy/gain"], found["greedy/both"] - found["greedy/plain"])
     [axes] = offsets.figure(cfg, found).axes
     for strength, line in zip((0, 1), axes.lines, strict=False):
         means = [found[f"static/{weight}/{strength}"].mean() for weight in (0, 0.35)]
@@ -86,17 +94,3 @@ def test_usage_may_begin_with_the_documents_as_queries(world, tmp_path):
     counted = items * (p / p.sum(axis=1, keepdims=True)).sum(axis=0)
     np.testing.assert_allclose(usage.mean, (20 + counted) / (20 + items), rtol=2e-5)
     np.testing.assert_allclose(usage.count, 20 + items)
-
-
-def test_settings_outside_their_range_are_refused(world, tmp_path):
-    for override, message in {
-        "seeds=0": "seeds must be >= 1, got 0",
-        "lexical=1": r"lexical must be in \[0, 1\), got 1",
-        "balance=-1": "balance must be >= 0, got -1",
-        "weights=[0,1]": r"weights must be numbers in \[0, 1\)",
-        "rules=[gready]": "rules must be some of the presets frozen, hybrid, ",
-        "rules=[linucb]": "'linucb' is not rank one",
-        "rules=[hybrid]": "'hybrid' already has a lexical weight",
-    }.items():
-        with pytest.raises(ValueError, match=message):
-            offsets.main(configure(world, tmp_path, override))

@@ -6,7 +6,7 @@ import pytest
 import jaxret as jr
 from experiments import paper_settings
 from experiments.common.loading import task_of
-from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.processes import stopped_at
 
 SMALL = ["rate=1e-3", "updates=60", "batches=[10]", "batch=10", "copies=[1,2]", "exposures=[1]"]
@@ -94,15 +94,3 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
     with stopped_at(1):
         paper_settings.main(configure(tmp_path))
     assert paper_settings.main(configure(tmp_path)) == finished[1]
-
-
-def test_wrong_settings_are_refused(configure, tmp_path):
-    for override, message in {
-        "schedules=[cosine]": "schedules must be one of inverse_sqrt, constant, got cosine",
-        "copies=[0]": r"copies must be one or more numbers >= 1, got \[0\]",
-        "updates=0": "updates must be >= 1, got 0",
-        "batch=0": "batch must be >= 1, got 0",
-        "schedules=[]": r"schedules must be one or more, got \[\]",
-        "heldout=1": r"heldout must be in \(0, 1\), got 1",
-    }.items():
-        refused(paper_settings.main, configure(tmp_path / "run", override), message)

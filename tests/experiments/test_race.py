@@ -23,19 +23,19 @@ BROKEN = LEARNER.replace('name="mine"', "act=None")
 def lines():
     mine = jr.greedy(tau=0.1, eta=0.02)._replace(name="mine")
     tasks = [make_task(name="one"), make_task(seed=1, name="two")]
-    others = opponents(["frozen", "orag"], [mine])
+    others = opponents(["frozen", "greedy"], [mine])
     return command.race([mine], others, tasks, seeds=2, exposures=2)
 
 
 def test_all_run_on_the_same_streams_and_are_compared_seed_by_seed(lines):
-    everyone = itertools.product(("one", "two"), ("mine", "frozen", "orag"))
+    everyone = itertools.product(("one", "two"), ("mine", "frozen", "greedy"))
     assert [(line.task, line.learner) for line in lines] == list(everyone)
     train, test = make_task(name="one").split((0.8, 0.2), seed=0)
     mine = jr.simulate(jr.greedy(tau=0.1, eta=0.02), train, exposures=2, seeds=2)
-    orag = jr.simulate(jr.orag(), train, exposures=2, seeds=2)
+    greedy = jr.simulate(jr.greedy(), train, exposures=2, seeds=2)
     for metric, on in (("accuracy", None), ("ndcg@10", test)):
         lead = lines[2].ahead["online accuracy" if on is None else metric]
-        want = jr.compare(mine, orag, metric, on=on)
+        want = jr.compare(mine, greedy, metric, on=on)
         assert (lead.difference, lead.low, lead.high) == (want.difference, want.low, want.high)
     held_out = jr.evaluate(mine, test)["ndcg@10"].values
     np.testing.assert_allclose(lines[0].values["ndcg@10"].values, held_out)
@@ -51,7 +51,7 @@ def test_the_table_and_the_figure_say_who_leads_by_how_much(lines):
     assert f"{lead.difference:+.3f} [{lead.low:+.3f}, {lead.high:+.3f}]" in text[3]
     (ax,) = command.figure(lines).axes
     dots = [line for line in ax.get_lines() if line.get_label() in ("one", "two")]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["frozen", "orag"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["frozen", "greedy"]
     assert dots[0].get_xdata()[1] == pytest.approx(lead.difference)
 
 

@@ -12,7 +12,7 @@ from jaxret.llm import Chat, Endpoint, replace_prompts
 from jaxret.methods.cross_encoder import reranker as cross_encoder
 from jaxret.nn.classifier import classifier
 from jaxret.retrieval import rankgpt
-from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.conftest import step_of
 from tests.experiments.processes import stopped_at
 from tests.fake_llm import Reply, serving
@@ -79,16 +79,6 @@ def test_a_language_model_may_be_the_reranker(world, key):
         rerank.main(configure(world, directory, *more, "again=true"))
         assert len(server.requests) == asked
     assert len(np.unique(step_of(directory, "reranked-rankgpt")["item"])) > 3
-
-
-def test_wrong_settings_are_refused_before_any_work(world, tmp_path):
-    for override, message in {
-        "rerankers=[best]": r"rerankers: unknown \['best'\]; known: none, simulated, rankgpt",
-        "rerankers=[rankgpt] llm.key_variable=NO_KEY": "set the variable NO_KEY",
-        "prompts.rankgpt=LICENSE": "LICENSE: expected the messages system, user, assistant",
-        "learners.reranked.k=0": "k must be >= 1, got 0",
-    }.items():
-        refused(rerank.main, configure(world, tmp_path / "run", *override.split()), message)
 
 
 TEXTS = ["a b c", "d", "e f g h i j k l m n"]

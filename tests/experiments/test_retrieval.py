@@ -12,7 +12,7 @@ from jaxret.data.split import own_split
 from jaxret.retrieval.runs import load_run
 from jaxret.runtime.files import write_json_lines
 from jaxret.training.batches import Batches
-from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.conftest import rows_of, step_of
 from tests.experiments.processes import stopped_in
 
@@ -153,17 +153,6 @@ def test_the_whole_ablations_train_no_recipe_twice():
     assert list(variants) == sizes
     recipe = OmegaConf.to_container(mlc.recipes.refiner_mlc)
     assert variants["candidates=8"] == {**recipe, "candidates": 8}
-
-
-def test_wrong_ablations_are_refused_before_any_work(world, tmp_path):
-    for override, message in {
-        "base=mlc": "base must be one of refiner_tool2vec, got 'mlc'",
-        "+variants.tools_and_head=[documents]": "refiner_tool2vec has no 'head'; it has limit",
-        "+variants.tools=[names]": "recipes.tools=names: tools must be one of",
-        "+variants.first=[mlc]": "recipes.first=mlc.first must be one of bm25, documents",
-    }.items():
-        cfg = configure(world, tmp_path / "run", override, name="ablate_refiner")
-        refused(ablate_refiner.main, cfg, message)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from experiments.scenarios.measures import Windows, largest_loss, measures
 from jaxret.learners.rank_one import rule_of
 from jaxret.learners.replay import Replay
 from jaxret.testing import quick_jit
-from tests.experiments.configs import config_of, in_world, refused
+from tests.experiments.configs import config_of, in_world
 from tests.experiments.conftest import step_of, values_of
 
 SEEDS = 2
@@ -159,18 +159,3 @@ def test_a_slate_changes_the_policy_alone(learner):
     changed = rule._replace(policy=one)
     assert rule.policy.k == 4
     assert (several._replace(rule=changed) if isinstance(several, Replay) else changed) == same
-
-
-def test_bad_settings_are_refused_before_anything_is_written(world, tmp_path):
-    for override, message in {
-        "only=[drizzle]": "only must be of drift, rotation, .*, got drizzle",
-        "scenarios.drift.name=drifted": "scenario 'drift': unknown kind 'drifted'; known: swapp",
-        "scenarios.drift.share=1.5": r"share must be in \(0, 1\], got 1.5",
-        "scenarios.restart.ago=0.7": r"ago must be in \(0, at=0.5\], got 0.7",
-        "scenarios.rewritten_keep.how=burn": "how must be keep, reset or carry, got burn",
-        "scenarios.rewritten_keep.document=haiku": "unknown template 'haiku'",
-        "guard.epsilon=0": r"epsilon must be in \(0, 1\), got 0",
-        "window=0": "window must be >= 1, got 0",
-    }.items():
-        cfg = configure(world, tmp_path / "run", override)
-        refused(suite.main, cfg, message)

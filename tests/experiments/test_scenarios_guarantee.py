@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from experiments.scenarios import guarantee
-from tests.experiments.configs import config_of, refused
+from tests.experiments.configs import config_of
 from tests.experiments.conftest import values_of
 
-SMALL = ["tracking=files", "seeds=2", "runs=1000", "rounds=120"]
+SMALL = ["tracking=files", "seeds=2", "runs=1000", "rounds=60"]
 
 
 def configure(directory, *more):
@@ -63,12 +63,3 @@ def past(lots, time=0.0, loss=0.0, bound=1.0):
 )
 def test_environments_give_the_bits_of_their_words(environment, state, bits):
     np.testing.assert_array_equal(jax.jit(guarantee.ENVIRONMENTS[environment])(state), bits)
-
-
-def test_settings_outside_their_range_are_refused(tmp_path):
-    for override, message in {
-        "times=[0.5]": "times must be >= 1, got 0.5",
-        "deltas=[1.0]": r"delta must be in \(0, 1\), got 1.0",
-        "runs=0": "runs must be >= 1, got 0",
-    }.items():
-        refused(guarantee.main, configure(tmp_path / "run", override), message)

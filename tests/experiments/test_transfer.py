@@ -193,21 +193,6 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(finished, 
     assert transfer.main(configure(tmp_path)) == finished[1]
 
 
-def test_wrong_settings_are_refused_before_any_work(tmp_path):
-    for override, message in {
-        "transferred=cube": r"transferred must be one of projections=.*'sphere'\], got 'cube'",
-        "projections=[sphere,cube]": "unknown projection 'cube'; known: none, ball, sphere",
-        "learner=[mapped]": "learner 'mapped' must be rank one, without a query map",
-        "later.share=1": r"later.share must be in \(0, 1\), got 1",
-        "other.layers=9": r"layers must be in 1 .. 6, got 9",
-    }.items():
-        kept = [part for part in SMALL if override != "learner=[mapped]" or "learner" not in part]
-        cfg = config_of("transfer", *kept, f"directory={tmp_path / 'run'}", override)
-        with pytest.raises(ValueError, match=message):
-            transfer.main(cfg)
-        assert not (tmp_path / "run" / "steps").exists()
-
-
 def test_a_share_that_leaves_no_new_tool_is_refused_before_any_work(world, tmp_path):
     cfg = config_of("transfer", *SMALL, *in_world(world, tmp_path / "run"), "later.share=0.001")
     message = r"leaves no query \['new_needed'\] in the draw of seed 0: choose"

@@ -6,7 +6,7 @@ import pytest
 import jaxret as jr
 from experiments import variance
 from experiments.common.loading import task_of
-from tests.experiments.configs import config_of, refused
+from tests.experiments.configs import config_of
 from tests.experiments.processes import stopped_at
 
 KEPT = ("importance_weighted", "debiased", "full_information")
@@ -118,16 +118,3 @@ def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(tmp_path, 
     with stopped_at(5):
         variance.main(configure(tmp_path))
     assert variance.main(configure(tmp_path)) == finished[1]
-
-
-def test_wrong_settings_are_refused_before_any_work(tmp_path):
-    for override, message in {
-        "~learners.full_information": "learners must hold 'full_information'",
-        "rates=[0.5]": r"rates must be in \[0, 0.5\), got 0.5",
-        "sizes=[some]": "sizes must be 'all' or a number >= 2, got some",
-        "learners.debiased.estimator=right": "'debiased': unknown estimator 'right'; known",
-        "~learners.debiased.policy": r"'debiased' needs .* estimator, got \['estimator'\]",
-        "learners.debiased.policy={name:softmax,k:2}": "'debiased' must show one item",
-        "+learners.debiased.query_map=linear": "'debiased' needs policy and estimator, got",
-    }.items():
-        refused(variance.main, configure(tmp_path / "run", override), message)

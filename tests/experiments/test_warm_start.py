@@ -9,7 +9,7 @@ from experiments import warm_start
 from experiments.common.loading import task_of
 from jaxret.runtime.files import write_json_lines
 from jaxret.theory.comparators import proximal_losses
-from tests.experiments.configs import config_of, refused
+from tests.experiments.configs import config_of
 from tests.experiments.conftest import rows_of, step_of
 from tests.experiments.processes import stopped_at
 
@@ -162,16 +162,6 @@ def test_files_hold_the_curves_and_figures(finished):
     for name in ("regret_orag", "accuracy_orag"):
         assert (directory / f"{name}.png").stat().st_size > 10_000
     assert any("regret/orag/tool2vec" in line for line in rows_of(directory / "metrics.jsonl"))
-
-
-def test_wrong_settings_are_refused_before_any_work(tmp_path):
-    for override, message in {
-        "learner=[frozen]": "learner 'frozen' has no step size of Theorem 5.1",
-        "learner=[paper_adamw]": "learner 'paper_adamw' has no step size of Theorem 5.1",
-        "document=raw": "document=raw must be one of templates.deskbank: .*'terse', 'full'",
-    }.items():
-        cfg = config_of("warm_start", f"directory={tmp_path / 'run'}", "tracking=files", override)
-        refused(warm_start.main, cfg, message)
 
 
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_numbers(
