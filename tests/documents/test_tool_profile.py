@@ -39,7 +39,7 @@ def test_the_profiles_of_deskbank_keep_the_rules():
         ({"when_to_use": "a " * 20}, "when_to_use must have at most 19 words, got 20"),
         ({"limitation": "N/A."}, "limitation says nothing ('N/A.')"),
         ({"limitation": "a " * 40}, "limitation must have at most 39 words, got 40"),
-        ({"limitation": "\ud800"}, "limitation is no valid Unicode"),
+        ({"limitation": "\ud800"}, "limitation is not valid Unicode"),
         ({"tags": "clock"}, "tags must be a list of texts, got 'clock'"),
         ({"tags": ["a", "b"]}, "tags must be 3 to 5, got 2"),
         ({"tags": list("abcdef")}, "tags must be 3 to 5, got 6"),
@@ -53,7 +53,10 @@ def test_the_profiles_of_deskbank_keep_the_rules():
             {"example_usage": [{"query": "now?", "api_call": ""}]},
             "example_usage[0].api_call says nothing",
         ),
-        ({"limitations": "None today."}, "limitations is no field of a profile; these are: funct"),
+        (
+            {"limitations": "None today."},
+            "limitations is not a field of a profile; these are: funct",
+        ),
     ],
 )
 def test_a_violation_gives_one_message_that_says_what_and_where(fields, message):

@@ -121,7 +121,7 @@ def test_a_table_with_other_questions_is_not_extended(folder):
 
 def test_a_damaged_table_is_named(tmp_path):
     (tmp_path / "table.npz").write_bytes(b"PK nothing")
-    with pytest.raises(ValueError, match=r"table.npz is no table of verdicts"):
+    with pytest.raises(ValueError, match=r"table.npz is not a table of verdicts"):
         table.load(tmp_path / "table.npz")
     with pytest.raises(FileNotFoundError, match=r"python -m experiments.real_judge.ask"):
         table.load(tmp_path / "elsewhere.npz")

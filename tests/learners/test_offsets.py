@@ -108,7 +108,7 @@ def test_a_mixture_ranks_by_the_scores_of_experts_with_their_priors(hub, run):
 
 
 def test_usage_counts_the_rounds_with_feedback_alone(hub):
-    """In the blocked form, of a mixture on eight devices; `check_learner` compares with the scan."""
+    """In the blocked form, and of a mixture on eight devices; `check_learner` has the scan."""
     missing = Environment(censoring=censored_by_success(after_success=0.5, after_failure=0.2))
     static = mixture([jr.grid(jr.hybrid, tau=[0.1], lexical=[0.35], balance=[1.0])])
     for learner, how in ((jr.hybrid(tau=0.1, balance=1.0), {}), (static, {"devices": 8})):

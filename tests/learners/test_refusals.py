@@ -92,7 +92,7 @@ REFUSED = [
     (lambda: jr.mixture(floor=0.5), r"floor must be in \(0, 0.5\)"),
     (lambda: jr.mixture(prior=[1.0]), "prior must be 6 numbers"),
     (lambda: jr.mixture(prior=[0.0] * 6), "prior must be > 0"),
-    (lambda: heaviest(GREEDY, None), "is no mixture"),
+    (lambda: heaviest(GREEDY, None), "is not a mixture"),
     (lambda: jr.with_memory(GREEDY, bandwidth=0.0), "bandwidth must be > 0, got 0.0"),
     (lambda: jr.with_memory(GREEDY, strength=-1), "strength must be > 0, got -1"),
     (lambda: jr.with_memory(GREEDY, discount=0.0), r"discount must be in \(0, 1\], got 0.0"),

@@ -108,9 +108,9 @@ def test_a_method_ranks_the_same_after_saving_and_loading(method, parts, tmp_pat
 
 def test_only_models_that_read_documents_take_others(parts, trained_refiner):
     train, _ = parts
-    with pytest.raises(ValueError, match="'means' are no documents"):
+    with pytest.raises(ValueError, match="'means' are not documents"):
         encoder_tuning.with_documents(dense("means", train.theta, train.encoder), ["a"])
-    with pytest.raises(ValueError, match="'refiner' is no trained cross-encoder"):
+    with pytest.raises(ValueError, match="'refiner' is not a trained cross-encoder"):
         cross_encoder.with_documents(trained_refiner, train.encoder, ["a"])
 
 
@@ -368,7 +368,9 @@ def test_objects_that_are_no_models_are_neither_saved_nor_loaded(parts, tmp_path
     methods.save(tool2vec.fit(train, tool2vec.Config()), tmp_path)
     model = (tmp_path / "model.json").read_text()
     (tmp_path / "model.json").write_text(model.replace('"tool2vec"', '"tool3vec"', 1))
-    with pytest.raises(ValueError, match="holds a model of 'tool3vec', which is no method here"):
+    with pytest.raises(
+        ValueError, match="holds a model of 'tool3vec', which is not a method of jaxret"
+    ):
         methods.load(tmp_path, train.encoder)
 
 

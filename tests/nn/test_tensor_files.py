@@ -73,7 +73,9 @@ def test_missing_files_are_named(shards, tmp_path_factory):
 )
 def test_a_damaged_index_is_named(shards, content):
     (shards / "model.safetensors.index.json").write_text(content)
-    with pytest.raises(ValueError, match=r"index.json is no index of shards \(.*: fetch it again"):
+    with pytest.raises(
+        ValueError, match=r"index.json is not an index of shards \(.*: fetch it again"
+    ):
         load_safetensors(shards)
 
 

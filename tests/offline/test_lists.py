@@ -84,7 +84,7 @@ def valued(log, policy=POLICY, **more):
 
 @pytest.mark.parametrize(
     ("come_and_go", "logs"),
-    slowly([(True, 4), (True, 200), (False, 200)], {(True, 200), (False, 200)}),
+    slowly([(True, 4), (True, 200), (False, 50)], {(True, 200), (False, 50)}),
 )
 def test_the_truth_is_in_the_interval_of_the_log_of_a_live_index(tmp_path, logs, come_and_go):
     rng, inside, off = np.random.default_rng(0), 0, []
@@ -104,7 +104,7 @@ def test_the_truth_is_in_the_interval_of_the_log_of_a_live_index(tmp_path, logs,
     assert (abs(np.mean(off, axis=0)) < 4 * error).all()
 
 
-@pytest.mark.parametrize("logs", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("logs", [4, pytest.param(60, marks=pytest.mark.slow)])
 def test_an_agent_that_chooses_among_k_is_valued_by_whole_lists(tmp_path, logs):
     """The truth is how often the right tool is on the policy's list, by enumeration."""
     theta, off = np.roll(TASK.theta, 1, axis=0), []  # a policy that is often wrong

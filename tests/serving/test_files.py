@@ -50,7 +50,9 @@ def test_a_custom_learner_must_be_given_to_load(task, tmp_path):
     rule = jr.with_query_map(jr.greedy(**SETTINGS), rate=1.0)
     index = lived(jr.Index(rule, task), task)
     index.save(tmp_path)
-    with pytest.raises(ValueError, match=r"'greedy.linear' is no preset, and must be given: Index"):
+    with pytest.raises(
+        ValueError, match=r"'greedy.linear' is not a preset, and must be given: Index"
+    ):
         jr.Index.load(tmp_path)
     same(leaves(jr.Index.load(tmp_path, learner=rule)), leaves(index))
     with pytest.raises(ValueError, match=r"holds a state of 'greedy.linear', not of 'orag'"):
@@ -95,11 +97,11 @@ def test_presets_are_made_again_as_they_were_and_no_others(task, tmp_path):
     same(leaves(lived(other, task)), leaves(lived(index, task)))
     renamed = jr.greedy()._replace(name="mine", update=jr.orag().update)
     jr.Index(renamed, task).save(tmp_path / "mine")
-    with pytest.raises(ValueError, match="'mine' is no preset, and must be given"):
+    with pytest.raises(ValueError, match="'mine' is not a preset, and must be given"):
         jr.Index.load(tmp_path / "mine")
     tapered = jr.orag(schedule=jr.schedules.inverse_sqrt())
     jr.Index(tapered, task).save(tmp_path / "tapered")
-    with pytest.raises(ValueError, match="'orag' is no preset, and must be given"):
+    with pytest.raises(ValueError, match="'orag' is not a preset, and must be given"):
         jr.Index.load(tmp_path / "tapered")
     assert jr.Index.load(tmp_path / "tapered", learner=tapered).learner is tapered
 

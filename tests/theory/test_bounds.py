@@ -210,7 +210,7 @@ def test_a_custom_learner_has_regret_and_bounds_at_a_given_temperature(six, own)
 
 def test_tau_is_required_without_a_rule_and_refused_with_one(run, own):
     for function in (jr.regret, jr.bounds):
-        with pytest.raises(ValueError, match=r"signs is no rank-one rule: give .* tau="):
+        with pytest.raises(ValueError, match=r"signs is not a rank-one rule: give .* tau="):
             function(own)
         with pytest.raises(ValueError, match="tau must be > 0, got 0"):
             function(own, tau=0)
@@ -229,8 +229,8 @@ def test_runs_without_statements_are_refused(run, six):
     drifting = jr.Environment(effects=(OtherLabels(),))
     cases = {
         "bare has no softmax: so it has no loss, regret or bounds": {"learner": bare},
-        "greedy_replayed is no rank-one rule: give .* tau=": {"learner": jr.greedy_replayed()},
-        "paper_adamw is no rank-one rule: give .* tau=": {"learner": jr.paper_adamw()},
+        "greedy_replayed is not a rank-one rule: give .* tau=": {"learner": jr.greedy_replayed()},
+        "paper_adamw is not a rank-one rule: give .* tau=": {"learner": jr.paper_adamw()},
         "tools changed while orag ran": {"environment": moving},
         "queries, labels or tools changed while orag ran": {"environment": drifting},
         "frozen has eta = 0": {"learner": jr.frozen()},

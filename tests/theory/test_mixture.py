@@ -158,7 +158,7 @@ def test_soft_rewards_void_the_bound_on_sure_errors(task):
 
 
 def test_bad_arguments_are_refused(bayes, histories):
-    with pytest.raises(ValueError, match="'greedy' is no mixture"):
+    with pytest.raises(ValueError, match="'greedy' is not a mixture"):
         theory.against_one_expert(replace(bayes, learner=jr.greedy()))
     with pytest.raises(ValueError, match=r"seed must be one of \[0, 1, 2, 3\], got 9"):
         theory.history(bayes, 9)
