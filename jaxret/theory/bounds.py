@@ -77,12 +77,12 @@ def bounds(
     measured = regret(run, against, tau=tau)
     if rule is None or not rule.rows_alone:
         return _dual(run, measured, duality.dual(run, comparator_tau), tau)
-    stream = Stream(queries=task.queries, labels=task.labels, order=run.order)
-    theta_1, stream = jax.device_put((task.theta, stream))
+    arrays = task.theta, task.queries, task.labels, run.order
+    theta_1, queries, labels, order = jax.device_put(arrays)  # compiles nothing
     evidence = Evidence(
         rule=rule,
         theta_1=theta_1,
-        stream=stream,
+        stream=Stream(queries=queries, labels=labels, order=order),
         trace=run.trace,
         comparator=measured.comparator.theta,
         always_available=jnp.ones(len(task.theta), bool),  # `start_of` refuses other runs

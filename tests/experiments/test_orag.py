@@ -181,6 +181,23 @@ def test_settings_of_other_exposures_are_streamed_with_the_exposures(
     assert mixed == run("by_hand", [0.01])
 
 
+def test_wrong_settings_are_refused_before_any_step(configure, tmp_path):
+    """The task is loaded inside the run, so a folder may exist."""
+    wrong = {
+        "dataset=ultratool dataset.path=null": "'ultratool' needs path=",
+        "+learners.greedy.projection=cube": "'greedy': unknown projection 'cube'; known: none",
+        "environment=away environment.availability.back=2": r"in \[0, 1\], got {'back': 2}",
+        "environment=reranked environment.reranker.accuracy=2": r"accuracy must be in \[0, 1\]",
+        "sweep_exposures=0": "sweep_exposures must be null or >= 1, got 0",
+        "sweep_on=none": "sweep_on must be all or validation, got none",
+        "encoder.path=nowhere": "nowhere",
+    }
+    for n, (override, message) in enumerate(wrong.items()):
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            orag.main(configure(tmp_path / str(n), *override.split()))
+        assert not (tmp_path / str(n) / "steps").exists()
+
+
 @pytest.mark.slow
 def test_a_run_that_is_stopped_resumes_and_ends_with_the_same_bits(
     configure, small_run, tmp_path, capsys

@@ -94,15 +94,6 @@ WRONG = {
         "rules=[linucb]": "'linucb' is not rank one",
         "rules=[hybrid]": "'hybrid' already has a lexical weight",
     },
-    "orag": {
-        "dataset=ultratool dataset.path=null": "'ultratool' needs path=",
-        "+learners.greedy.projection=cube": "'greedy': unknown projection 'cube'; known: none",
-        "environment=away environment.availability.back=2": r"in \[0, 1\], got {'back': 2}",
-        "environment=reranked environment.reranker.accuracy=2": r"accuracy must be in \[0, 1\]",
-        "sweep_exposures=0": "sweep_exposures must be null or >= 1, got 0",
-        "sweep_on=none": "sweep_on must be all or validation, got none",
-        "encoder.path=nowhere": "nowhere",
-    },
     "paper_settings": {
         "schedules=[cosine]": "schedules must be one of inverse_sqrt, constant, got cosine",
         "copies=[0]": r"copies must be one or more numbers >= 1, got \[0\]",

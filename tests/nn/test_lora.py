@@ -213,7 +213,7 @@ def test_what_fits_no_network_is_refused(params):
     with pytest.raises(ValueError, match="for other parameters: there are no other/kernel"):
         lora.merge(params, other, alpha=1)
     words = shapes(params, "word/embedding", rank=1)
-    with pytest.raises(ValueError, match="no matrices of linear layers: word/embedding"):
+    with pytest.raises(ValueError, match="not matrices of linear layers: word/embedding"):
         jax.eval_shape(lora.branched(NETWORK, alpha=1), (words, params), IDS, MASK)
     with pytest.raises(ValueError, match=r"rate must be in \[0, 1\), got 1"):
         lora.branched(NETWORK, alpha=1, rate=1)
