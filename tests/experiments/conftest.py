@@ -27,11 +27,10 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_lengths(request):
-    """Pad texts to few lengths, each of which is a program, in files whose encoders are tiny."""
+def few_lengths():
+    """Pad texts to few lengths, since encoders compile a program for each."""
     with pytest.MonkeyPatch.context() as patch:
-        if not getattr(request.module, "REAL_ENCODER", False):
-            patch.setattr(encoding, "LENGTHS", (64, 192, 512))
+        patch.setattr(encoding, "LENGTHS", (64, 192, 512))
         yield
 
 
