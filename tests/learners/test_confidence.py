@@ -186,7 +186,7 @@ def test_wrappers_keep_the_confidence(half_right):
 
 def test_an_oracle_stays_as_it_is_where_no_tool_is_right(half_right):
     nothing = half_right.select(~half_right.answerable)
-    run = jr.simulate(jr.oracle(map_every=8, lexical=None), nothing)
+    run = jr.simulate(jr.with_labels(jr.mapped(map_every=8)), nothing)
     np.testing.assert_allclose(run.states.theta[0], nothing.theta, atol=1e-6)
 
 

@@ -112,9 +112,9 @@ WRAPPED = [
     BATCHES,
 ]
 PRESETS = {name: make() for name, make in registry.factories().items()}
-# `check_learner` covers missing feedback, in quick contract tests of these learners.
+# `check_learner` covers missing feedback, in quick contract tests of these learners or their twins.
 CHECKED = {*bandits.__all__, "orag", "mixture", "paper_adamw"}
-# Presets with the parts of `greedy`, `mapped` or `centred_replayed`, but for the estimator.
+# These have the parts of `greedy`, `mapped` or `centred_replayed`, but for the estimator.
 CHECKED |= {"chosen_only", "clipped", "debiased", "implicit_exploration", "full_information"}
 CHECKED |= {"mapped_full_information", "centred", "greedy_replayed", "mapped_replayed"}
 UNCHECKED = [rule for name, rule in PRESETS.items() if name not in CHECKED] + [BATCHES]

@@ -17,7 +17,7 @@ from jaxret.learners.wrappers import with_query_map
 from jaxret.rules import estimators, policies, projections, query_maps
 from jaxret.runtime import sharding
 from jaxret.simulation.trace import measure
-from jaxret.testing import check_learner
+from jaxret.testing import check_learner, quick_jit
 from jaxret.types import Choice, Feedback
 
 STEPS = {"tau": 0.2, "eta": 0.02}
@@ -154,13 +154,18 @@ def test_one_round_of_orag_equals_a_round_by_hand():
     query, labels = jnp.array([1.0, 0.0]), jnp.array([1, -1])
     # logits q . theta / tau = 2, 0, 1.2; e^2, e^0, e^1.2 = 7.3890561, 1, 3.3201169
     p = np.array([7.3890561, 1.0, 3.3201169]) / 11.709173
-    before = rule.init(THETA)
-    state = rule.update(before, query, choice, Feedback(jnp.asarray(1.0)))
+
+    @quick_jit
+    def learnt():
+        before = rule.init(THETA)
+        info = measure(rule.logits(before, query), labels)
+        return rule.update(before, query, choice, Feedback(jnp.asarray(1.0))), info
+
+    state, info = learnt()
     c = p - np.array([0, 1 / 0.25, 0])
     expected = THETA - 0.2 * c[:, None] * [1, 0]  # eta / tau
     np.testing.assert_allclose(state.theta, expected, rtol=1e-6)
     assert state.t == 1
-    info = measure(rule.logits(before, query), labels)
     described = [info.p_success, info.loss, info.inverse_p, info.logit_label, info.logit_sum]
     by_hand = [p[1], -np.log(p[1]), (1 / p).sum(), 0.0, 3.2]
     np.testing.assert_allclose(described, by_hand, rtol=1e-5, atol=1e-6)
