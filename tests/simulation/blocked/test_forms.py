@@ -176,21 +176,29 @@ def test_blocks_without_an_answer_leave_the_map_unchanged(world):
     assert state.t == 2 * ROUNDS
 
 
-def test_a_ring_by_hand():
-    """C = 3 after two rounds; only the middle three rounds of the block are real."""
+@pytest.mark.parametrize(
+    ("real", "rings"),
+    [
+        ([0, 1, 1, 1, 0], {1: [10, 11, 1], 2: [2, 11, 1], 3: [2, 3, 1]}),
+        # more rounds than slots: the block overwrites its own
+        ([1] * 5, {0: [10, 11, 0], 1: [1, 11, 0], 2: [1, 2, 0], 3: [1, 2, 3], 4: [4, 2, 3]}),
+    ],
+)
+def test_a_ring_by_hand(real, rings):
+    """C = 3 after two rounds; ``rings`` are the queries of the ring in each real round."""
     replay = Replay(GREEDY.structure, per_round=50, capacity=3, seed=0)
     past, queries = np.float32([[10], [11], [0]]), np.arange(5, dtype=np.float32)[:, None]
-    real, t = np.array([False, True, True, True, False]), np.int32([7, 7, 8, 9, 10])
+    real = np.array(real, bool)
+    t = (7 + np.cumsum(real) - real).astype(np.int32)
     sample, push = quick_jit(partial(sample_block, replay)), quick_jit(push_block)
     slots, old = jax.device_get(sample(past, np.int32(2), t, real, queries))
-    assert slots.own[1:4].tolist() == [2, 0, 1]
-    rings = {1: [10.0, 11.0, 1.0], 2: [2.0, 11.0, 1.0], 3: [2.0, 3.0, 1.0]}
+    assert slots.own[real].tolist() == [(2 + n) % 3 for n in range(len(rings))]
     for place, ring in rings.items():
         assert set(slots.sampled[place].tolist()) == {0, 1, 2}
         np.testing.assert_array_equal(old[place, :, 0], np.array(ring)[slots.sampled[place]])
     bits = ReplayBuffer((), *np.zeros((3, 3), np.float32))
     after, count = push(past, bits, np.int32(2), real, queries)
-    assert (after.query[:, 0].tolist(), int(count)) == (rings[3], 5)
+    assert (after.query[:, 0].tolist(), count) == (ring, 2 + len(rings))
 
 
 def test_rows_that_pad_the_catalogue_are_removed_from_all_of_the_state(problem):
