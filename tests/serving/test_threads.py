@@ -10,8 +10,10 @@ import pytest
 import jaxret as jr
 from tests.problems import make_task
 from tests.serving.indices import SETTINGS, leaves, same
+from tests.slow import slowly
 
 LEARNER = jr.greedy(**SETTINGS)
+THOUSANDS = [(True, 625), (False, 625)]
 
 
 def together(work, threads=16):
@@ -20,9 +22,7 @@ def together(work, threads=16):
         return list(pool.map(work, range(threads)))
 
 
-@pytest.mark.parametrize(
-    ("logged", "each"), [(True, 125), pytest.param(False, 625, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("logged", "each"), [(True, 125), *slowly(THOUSANDS, THOUSANDS)])
 def test_sixteen_threads_answer_thousands_of_tickets(tmp_path, logged, each):
     count = 16 * each
     task = make_task(queries=200)
