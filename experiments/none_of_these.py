@@ -194,7 +194,7 @@ def scores_of(
         found[f"shown/{by}"] = scored(z[rows, shown], shown)
     found["shown/softmax"] = scored(p[rows, shown], shown)  # of vectors and words
     learner = early.learner
-    states = {"before": jax.jit(learner.init)(jnp.asarray(task.theta)), "after": early.state(seed)}
+    states = {"before": learner.init(jnp.asarray(task.theta)), "after": early.state(seed)}
     learner_queries = query_for(learner, jnp.asarray(task.queries), prior_for(learner, task))
     for name, state in states.items():
         sure, items = jax.device_get(_confidences(state, learner_queries, learner))

@@ -271,7 +271,8 @@ def _labels_are_not_read(case, update):
 
 
 def _seeds_do_not_mix(case, scan, alone):
-    # What differs between seeds has an axis from the start, so the loop is traced once.
+    # Leaves of the state that differ between seeds have an axis from the start. Otherwise JAX finds
+    # out while it traces the loop, and traces it again.
     finals = jax.device_get([state for state, _ in alone])
     axes = jax.tree.map(lambda *x: None if np.array_equal(*x) else 0, *finals)
 

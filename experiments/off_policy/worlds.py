@@ -66,7 +66,7 @@ def policy(name: str, spec: Mapping[str, Any]) -> jr.Learner:
 def learnt(learner: jr.Learner, task: jr.Task, exposures: int, seed: int) -> jr.Snapshot:
     """Return a learner after some exposures of a task; after none, in its first state."""
     if not exposures:
-        return jr.Snapshot(learner, jax.jit(learner.init)(jnp.asarray(task.theta)))
+        return jr.Snapshot(learner, learner.init(jnp.asarray(task.theta)))
     run = jr.simulate(learner, task, exposures=exposures, seeds=[seed])
     return jr.Snapshot(learner, run.state(seed))
 

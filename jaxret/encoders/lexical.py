@@ -47,8 +47,8 @@ CELLS = 2**23  # scores in memory at a time, before the best are kept
 def bm25s_library() -> ModuleType:
     """Import bm25s on first use.
 
-    Its import starts JAX's backend, after which processes cannot join (`runtime.distributed`),
-    takes longer than that of jaxret, and sets the library's logger to DEBUG.
+    Its import starts JAX's backend, after which processes cannot join each other
+    (`jaxret.runtime.distributed`), and sets the library's logger to DEBUG.
     """
     import bm25s
 

@@ -460,6 +460,7 @@ def _rank_by_scores(scores, labels, available, *, k):
 
 
 def _cut(name: str) -> int:
+    """Return the k of a metric, 0 for accuracy; refuse unknown names."""
     metric, at, k = name.partition("@")
     known = ("recall", "ndcg", "completeness")
     if name != "accuracy" and not (metric in known and at and k.isdigit() and int(k) >= 1):
